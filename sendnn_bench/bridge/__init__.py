@@ -1,0 +1,1 @@
+"""Client code that imports vLLM; nothing outside this package does."""

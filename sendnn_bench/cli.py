@@ -1,0 +1,65 @@
+"""The `sendnn-bench` command: parses, then calls one function per command.
+
+Importing this module must stay fast: vLLM and plotly are imported inside the command that needs
+them. Errors are shown in one place, `main`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sendnn_bench import __version__
+from sendnn_bench.errors import BenchError, UsageError
+
+app = typer.Typer(
+    name="sendnn-bench",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Benchmark a vLLM deployment before the hardware runs it.",
+)
+
+PASS_THROUGH = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "help_option_names": [],
+}
+"""Context of a command whose flags belong to vLLM: all of them reach it untouched."""
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"sendnn-bench {__version__}")
+        raise typer.Exit
+
+
+@app.command(context_settings=PASS_THROUGH)
+def serve(context: typer.Context) -> None:
+    """Run `vllm bench serve` against a server, simulated or real, and report SenDNN metrics."""
+    from sendnn_bench.serve_command import run_serve
+
+    run_serve(context.args)
+
+
+@app.command("sim-server", context_settings=PASS_THROUGH)
+def sim_server(context: typer.Context) -> None:
+    """Start `vllm serve MODEL [any vllm serve flag]` with the mocked model on a virtual clock."""
+    from sendnn_bench.launch import run_sim_server
+
+    run_sim_server(context.args)
+
+
+def main() -> None:
+    """Entry point of the script; shows every expected error as one message and its exit code."""
+    try:
+        app(standalone_mode=True)
+    except BenchError as error:
+        # Plain write: rich would read `[/v1/models]` in a message as markup.
+        sys.stderr.write(f"sendnn-bench: {error}\n")
+        sys.exit(error.exit_code)

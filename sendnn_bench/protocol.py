@@ -1,0 +1,97 @@
+"""What travels between the client and a simulated server. Standard library only.
+
+The client owns the arrivals, the server owns the work, and neither runs ahead of the other:
+
+1. ``POST /sim/session`` opens the one session (409 while another is open). Unless ``warm`` is
+   asked for, the engine starts cold: prefix cache reset, clock and counters at zero.
+2. The client posts its requests to the ordinary OpenAI routes, each with the fields of
+   :data:`XARGS` in ``vllm_xargs``.
+3. ``POST /sim/session/{id}/advance`` grants: "I have submitted ``submitted`` requests in all and
+   do nothing before ``until_ns``". It answers with :class:`Advance`.
+4. ``POST /sim/session/{id}/settle`` names requests that ended without reaching the engine
+   (rejected by validation, connection lost), so that no grant waits for them.
+5. ``DELETE /sim/session/{id}`` ends the session and answers with its counters.
+
+All times are integer nanoseconds of virtual time since the session began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+PROTOCOL_VERSION = 1
+"""Raised when either side changes the meaning of what travels."""
+
+METRICS_KEY = "spyre_metrics"
+"""Key of the per-request record in the final SSE usage chunk; upstream's name, kept."""
+
+XARG_SESSION = "sendnn_sim_session"
+XARG_SEQ = "sendnn_sim_seq"
+XARG_ARRIVAL_NS = "sendnn_sim_arrival_ns"
+XARG_OUTPUT_TOKENS = "sendnn_sim_output_tokens"
+XARG_OUTPUT_SOURCE = "sendnn_sim_output_source"
+XARGS = (XARG_SESSION, XARG_SEQ, XARG_ARRIVAL_NS, XARG_OUTPUT_TOKENS, XARG_OUTPUT_SOURCE)
+"""Fields that the client adds to ``vllm_xargs`` of a request to a simulated server.
+
+The last two (the injected output length, and where it came from) also work without a session.
+"""
+
+ClockMode = Literal["virtual", "paced", "free"]
+AdvanceReason = Literal["until", "finished", "rejected", "idle"]
+
+INFO_ROUTE = "/sim/info"
+SESSION_ROUTE = "/sim/session"
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """Answer of ``GET /sim/info``: who simulates what, and how."""
+
+    protocol: int
+    clock: ClockMode
+    target: str
+    """``spyre`` or ``stock``: whose scheduler runs."""
+    model: str
+    cost_model: dict[str, Any]
+    """Kind and parameters of the cost model, for the record."""
+    versions: dict[str, str]
+    settings: dict[str, Any]
+    """Every simulation setting in force, by environment variable."""
+    limits: dict[str, Any] = field(default_factory=dict)
+    """Scheduler limits in force: KV blocks, max_num_seqs, chunk size, tkv limit."""
+
+
+@dataclass(frozen=True)
+class SessionOpened:
+    """Answer of ``POST /sim/session``."""
+
+    session: str
+    start: Literal["cold", "warm"]
+    now_ns: int
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Answer of ``POST /sim/session/{id}/advance``.
+
+    ``reason`` is ``until`` (the clock reached the limit), ``finished`` (at least one request
+    finished in the step that ended at ``now_ns``), ``rejected`` (a submitted request was settled
+    without running; the clock did not move) or ``idle`` (nothing is left to run and the grant had
+    no limit). ``finished`` lists ``seq`` numbers, aborted ones included.
+    """
+
+    now_ns: int
+    reason: AdvanceReason
+    finished: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SessionClosed:
+    """Answer of ``DELETE /sim/session/{id}``: the session's counters."""
+
+    now_ns: int
+    steps: int
+    requests: int
+    foreign_requests: int
+    """Requests of other clients that the engine served meanwhile: not 0 means disturbed."""

@@ -1,0 +1,1 @@
+"""The server side: runs inside the vLLM server and puts its scheduler on a virtual clock."""

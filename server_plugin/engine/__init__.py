@@ -1,0 +1,1 @@
+"""The simulation inside the engine process: gate, scheduler, mock model, platform."""

@@ -1,0 +1,1 @@
+"""The simulation inside the API server: /sim routes and the last SSE chunk."""

@@ -1,0 +1,1 @@
+"""The simulation itself: pure Python, no vLLM, no torch."""
