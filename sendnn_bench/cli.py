@@ -7,13 +7,12 @@ them. Errors are shown in one place, `main`.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sendnn_bench import __version__
-from sendnn_bench.errors import BenchError, UsageError
+from sendnn_bench.errors import BenchError
 
 app = typer.Typer(
     name="sendnn-bench",
