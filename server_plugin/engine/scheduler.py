@@ -1,0 +1,112 @@
+"""Puts a scheduler on the virtual clock: what both targets share, as a mixin before vLLM's class.
+
+The scheduler itself runs unmodified; this only looks at what it decided and what came back.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from server_plugin import settings as sim_settings
+from server_plugin.sim.costs import ConstantCost, CostModel
+from server_plugin.sim.engine_sim import EngineSim, OpenStep
+from server_plugin.sim.recorder import TRANSFER_KEY, PartInStep
+
+STEP_ATTRIBUTE = "_sendnn_sim_step"
+
+
+def cost_model(settings: sim_settings.SimSettings) -> CostModel:
+    """The cost model that the settings name."""
+    return ConstantCost(
+        prefill_ns=round(settings.prefill_ms * 1e6), decode_ns=round(settings.decode_ms * 1e6)
+    )
+
+
+class SimSchedulerMixin:
+    """Charges each step between `schedule` and `update_from_output` and records it."""
+
+    scheduler_config: Any
+    cache_config: Any
+    kv_cache_manager: Any
+    requests: dict[str, Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        settings = sim_settings.load(os.environ)
+        self.sim: EngineSim[Any] = EngineSim(
+            settings,
+            cost_model(settings),
+            block_size_tokens=self.sim_block_size(),
+            chunk_size_tokens=self.scheduler_config.max_num_batched_tokens,
+        )
+
+    # What a target may answer in its own way
+
+    def sim_block_size(self) -> int:
+        """Tokens of a KV block."""
+        return int(self.cache_config.block_size)
+
+    def sim_tkv(self, step: OpenStep, output: Any) -> int:
+        """Padded length of the batch: here the longest request of the step, in tokens."""
+        return max(part.context_tokens + part.tokens for part in step.parts)
+
+    def sim_cold_start(self) -> None:
+        """Forget what an earlier session left behind in the scheduler."""
+        if not self.reset_prefix_cache():  # type: ignore[attr-defined]
+            raise RuntimeError("the prefix cache could not be reset: KV blocks are still in use")
+
+    # What vLLM calls
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        output = super().schedule(*args, **kwargs)  # type: ignore[misc]
+        if output.total_num_scheduled_tokens:
+            step = self.sim.begin_step(self._sim_parts(output), self._sim_blocks_in_use())
+            setattr(output, STEP_ATTRIBUTE, step)
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        step: OpenStep | None = getattr(scheduler_output, STEP_ATTRIBUTE, None)
+        if step is not None:
+            tkv = self.sim_tkv(step, model_runner_output)
+            self.sim.end_step(step, tkv, _new_tokens(model_runner_output))
+        return super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
+
+    def _free_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        transfer, *rest = super()._free_request(request, *args, **kwargs)  # type: ignore[misc]
+        reason = request.get_finished_reason()
+        record = self.sim.finish(request.request_id, "" if reason is None else str(reason))
+        if record is not None:
+            transfer = {**(transfer or {}), TRANSFER_KEY: record}
+        return transfer, *rest
+
+    def _sim_parts(self, output: Any) -> list[PartInStep]:
+        return [
+            self._sim_part(self.requests[request_id], tokens)
+            for request_id, tokens in output.num_scheduled_tokens.items()
+        ]
+
+    @staticmethod
+    def _sim_part(request: Any, tokens: int) -> PartInStep:
+        # `schedule` has already counted this step's tokens as computed.
+        after = request.num_computed_tokens
+        decode = request.num_output_tokens > 0 and tokens == 1 and after == request.num_tokens
+        return PartInStep(
+            request_id=request.request_id,
+            tokens=tokens,
+            context_tokens=after - tokens,
+            decode=decode,
+        )
+
+    def _sim_blocks_in_use(self) -> int:
+        pool = self.kv_cache_manager.block_pool
+        # vLLM keeps one block as the null block, never free and never in use.
+        return int(pool.num_gpu_blocks - 1 - pool.get_num_free_blocks())
+
+
+def _new_tokens(output: Any) -> dict[str, int]:
+    """Output tokens of each request in a step. A step that samples nothing has empty lists."""
+    sampled = output.sampled_token_ids
+    if not sampled:
+        return {}
+    return {request_id: len(sampled[index]) for request_id, index in output.req_id_to_index.items()}

@@ -1,0 +1,153 @@
+"""The spyre target: scheduler, worker and configuration of sendnn-inference, put on our clock.
+
+Scheduler, model runner, input batch, sampler and constraint checks are upstream's; only the model
+is mocked, and what touches a device or weights is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import sendnn_inference.v1.core.scheduler as upstream_scheduler
+from sendnn_inference.v1.core.scheduler import ChunkedPrefillSpyreScheduler
+from sendnn_inference.v1.worker.spyre_worker import SpyreWorker
+from vllm.utils.torch_utils import set_random_seed
+from vllm.v1.worker.worker_base import CompilationTimes
+
+from sendnn_bench.errors import UsageError
+from server_plugin.engine.core import ARRIVAL_EPOCH_S
+from server_plugin.engine.mock_model import MockCausalLM
+from server_plugin.engine.scheduler import SimSchedulerMixin
+from server_plugin.sim.clock import NS_PER_S, VirtualClock
+from server_plugin.sim.engine_sim import OpenStep
+
+SCHEDULER = f"{__name__}.SimSpyreScheduler"
+WORKER = f"{__name__}.SimSpyreWorker"
+
+
+class _ModuleTime:
+    """Stands in for the name `time` in upstream's scheduler, which then measures virtual time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    def time(self) -> float:
+        return ARRIVAL_EPOCH_S + self._clock.now_ns / NS_PER_S
+
+    monotonic = perf_counter = time
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+class SimSpyreScheduler(SimSchedulerMixin, ChunkedPrefillSpyreScheduler):
+    """Upstream's scheduler with its pauses and block shortages recorded."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        upstream_scheduler.time = _ModuleTime(self.sim.clock)
+        self._sim_available_blocks = 0
+        self._sim_required_blocks = 0
+
+    def sim_block_size(self) -> int:
+        return int(self.block_size)
+
+    def sim_tkv(self, step: OpenStep, output: Any) -> int:
+        return int(output.tkv)
+
+    def sim_cold_start(self) -> None:
+        super().sim_cold_start()
+        self.tkv = 0
+        self.step_is_prefill = False
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        self._sim_available_blocks = self._get_free_blocks() - self.total_reserved_blocks
+        paused = {request.request_id for request in self.paused_decoding_requests}
+        now_ns = self.sim.clock.now_ns
+        output = super().schedule(*args, **kwargs)
+        if paused or self.paused_decoding_requests:
+            self._sim_record_pauses(paused, now_ns)
+        return output
+
+    def _sim_record_pauses(self, before: set[str], now_ns: int) -> None:
+        after = {request.request_id for request in self.paused_decoding_requests}
+        records = self.sim.recorder.records
+        for request_id in sorted((before | after) & records.keys()):
+            if request_id not in before:
+                records[request_id].pause(now_ns)
+            elif request_id not in after:
+                records[request_id].resume(now_ns)
+
+    # Upstream looks at one waiting request after the other: the blocks it needs, then whether it
+    # may start, which takes its blocks from those available in this step.
+
+    def _get_required_blocks(self, request: Any, max_output: bool = False) -> tuple[int, int]:
+        cached, required = super()._get_required_blocks(request, max_output)
+        self._sim_required_blocks = required
+        record = self.sim.recorder.records.get(request.request_id)
+        if record is not None and required > self._sim_available_blocks:
+            record.was_missing_blocks = True
+        return cached, required
+
+    def can_schedule_prefill(self, request: Any) -> bool:
+        allowed = bool(super().can_schedule_prefill(request))
+        if allowed:
+            self._sim_available_blocks -= self._sim_required_blocks
+        return allowed
+
+
+class SimSpyreWorker(SpyreWorker):
+    """Upstream's worker without device, process group, weights and warm-up."""
+
+    def init_device(self) -> None:
+        set_random_seed(self.model_config.seed)
+        self._env_initialized = True
+
+    def load_model(self, *, load_dummy_weights: bool = False) -> None:
+        self.model_runner._model = MockCausalLM(self.vllm_config, self.model_runner)
+
+    def compile_or_warm_up_model(self) -> CompilationTimes:
+        # Warm-up would run steps on a mock: nothing to learn, so nothing is charged or recorded.
+        self.model_runner.complete_warmup()
+        return CompilationTimes(language_model=0.0, encoder=0.0)
+
+
+def check_and_update_config(original: Callable[[Any], None], vllm_config: Any) -> None:
+    """Wraps `SpyrePlatform.check_and_update_config`: upstream decides, then our classes go in.
+
+    Raises:
+        UsageError: a kind of model or deployment that the simulation does not cover.
+    """
+    if vllm_config.model_config is None:
+        original(vllm_config)
+        return
+    refuse_unsupported(vllm_config)
+    vllm_config.parallel_config.worker_cls = WORKER
+    original(vllm_config)
+    vllm_config.scheduler_config.scheduler_cls = SCHEDULER
+    # One process stands for all ranks: the mock computes nothing that could be shared out.
+    vllm_config.parallel_config.distributed_executor_backend = "uni"
+
+
+def refuse_unsupported(vllm_config: Any) -> None:
+    """Stop the start with one clear message where a simulation would be wrong."""
+    model, parallel = vllm_config.model_config, vllm_config.parallel_config
+    reasons = {
+        f"{model.model} is a pooling model; only text generation is simulated": (
+            model.runner_type != "generate"
+        ),
+        f"{model.model} is multimodal; only text generation is simulated": (
+            model.is_multimodal_model
+        ),
+        f"--data-parallel-size {parallel.data_parallel_size}: one engine, one clock; start one "
+        "server per replica": parallel.data_parallel_size > 1,
+        f"--pipeline-parallel-size {parallel.pipeline_parallel_size} is not supported by "
+        "sendnn-inference": parallel.pipeline_parallel_size > 1,
+        "speculative decoding is not simulated": vllm_config.speculative_config is not None,
+        "LoRA is not supported by sendnn-inference": vllm_config.lora_config is not None,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise UsageError(f"cannot simulate this deployment: {reason}.")

@@ -1,0 +1,135 @@
+"""Every name of vLLM and sendnn-inference that the plugin replaces or relies on: one row each.
+
+Checked when the server starts, so that an unsupported version says so with the symbol's name
+instead of failing in mid-run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from dataclasses import dataclass
+
+from sendnn_bench.errors import UsageError
+
+SUPPORTED = {"vllm": "0.28.x", "sendnn-inference": "2.6.x"}
+
+
+@dataclass(frozen=True)
+class Hook:
+    """``module:attribute.path``, and why the plugin needs it."""
+
+    place: str
+    why: str
+
+
+COMMON = (
+    Hook("vllm.v1.engine.core:EngineCoreProc.has_work", "replaced: closed gate means no work"),
+    Hook(
+        "vllm.v1.engine.core:EngineCoreProc._handle_client_request",
+        "replaced: a message may open the gate",
+    ),
+    Hook(
+        "vllm.v1.engine.core:EngineCoreProc._process_engine_step",
+        "replaced: after a step the gate decides",
+    ),
+    Hook("vllm.v1.engine.core:EngineCore.add_request", "replaced: staging by virtual arrival"),
+    Hook("vllm.v1.engine.core:EngineCore.abort_requests", "replaced: aborts of staged requests"),
+    Hook("vllm.v1.engine.core:EngineCoreProc._send_abort_outputs", "called: session ends"),
+    Hook(
+        "vllm.v1.engine.core:EngineCoreProc._send_abort_outputs_to_client",
+        "called: request of a session that is gone",
+    ),
+    Hook(
+        "vllm.v1.core.sched.scheduler:Scheduler._free_request",
+        "extended: the record travels with the last output",
+    ),
+    Hook("vllm.v1.core.sched.scheduler:Scheduler.reset_prefix_cache", "called: cold start"),
+    Hook(
+        "vllm.v1.engine.input_processor:InputProcessor.process_inputs",
+        "replaced: checks the request's simulation fields",
+    ),
+    Hook(
+        "vllm.v1.engine.core_client:AsyncMPClient.call_utility_async",
+        "called: control calls of the /sim routes",
+    ),
+    Hook(
+        "vllm.entrypoints.openai.chat_completion.serving:"
+        "OpenAIServingChat.chat_completion_stream_generator",
+        "replaced: record into the usage chunk",
+    ),
+    Hook(
+        "vllm.entrypoints.openai.completion.serving:"
+        "OpenAIServingCompletion.completion_stream_generator",
+        "replaced: record into the usage chunk",
+    ),
+)
+
+SPYRE = (
+    Hook(
+        "sendnn_inference.platform:SpyrePlatform.check_and_update_config",
+        "replaced: our worker, scheduler and executor",
+    ),
+    Hook("sendnn_inference.v1.worker.spyre_worker:SpyreWorker.init_device", "overridden"),
+    Hook("sendnn_inference.v1.worker.spyre_worker:SpyreWorker.load_model", "overridden"),
+    Hook(
+        "sendnn_inference.v1.worker.spyre_worker:SpyreWorker.compile_or_warm_up_model",
+        "overridden: no warm-up",
+    ),
+    Hook(
+        "sendnn_inference.v1.core.scheduler:ChunkedPrefillSpyreScheduler._get_required_blocks",
+        "extended: requests held back by missing KV blocks",
+    ),
+    Hook(
+        "sendnn_inference.v1.core.scheduler:ChunkedPrefillSpyreScheduler.can_schedule_prefill",
+        "extended: requests held back by missing KV blocks",
+    ),
+    Hook(
+        "sendnn_inference.v1.core.scheduler:time",
+        "replaced: upstream measures virtual time",
+    ),
+    Hook(
+        "sendnn_inference.v1.worker.spyre_model_runner:ChunkedPrefillModelRunner.complete_warmup",
+        "called: ends warm-up mode",
+    ),
+)
+
+
+def resolve(place: str) -> object:
+    """The object behind ``module:attribute.path``.
+
+    Raises:
+        ImportError, AttributeError: it is not there.
+    """
+    module, _, path = place.partition(":")
+    found: object = importlib.import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def check(hooks: tuple[Hook, ...]) -> None:
+    """Resolve every row.
+
+    Raises:
+        UsageError: a symbol is missing, with the versions installed and supported.
+    """
+    for hook in hooks:
+        try:
+            resolve(hook.place)
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"the simulator needs {hook.place} ({hook.why}), which this installation does not "
+                f"have: {error}. Installed: {versions()}; supported: {SUPPORTED}."
+            ) from error
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what the plugin touches."""
+    found = {}
+    for name in ("sendnn-bench", "vllm", "sendnn-inference", "torch"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,111 @@
+"""Hooks of the API server process: request checks, and the record in the last SSE chunk."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any
+
+from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
+from vllm.v1.engine.input_processor import InputProcessor
+
+from sendnn_bench.protocol import METRICS_KEY
+from server_plugin import settings as sim_settings
+from server_plugin.http.sessions import SESSIONS
+from server_plugin.sim import fields as sim_fields
+from server_plugin.sim.recorder import TRANSFER_KEY
+
+UPSTREAM_TRANSFER_KEY = "__spyre__"
+UPSTREAM_METRICS_KEY = METRICS_KEY + "_upstream"
+MARK = "_sendnn_sim_installed"
+
+
+def install_http() -> None:
+    """Does nothing the second time."""
+    if getattr(InputProcessor, MARK, False):
+        return
+    setattr(InputProcessor, MARK, True)
+    parity = sim_settings.load(os.environ).parity
+    _wrap_process_inputs()
+    _wrap_stream(OpenAIServingChat, "chat_completion_stream_generator", 1, parity)
+    _wrap_stream(OpenAIServingCompletion, "completion_stream_generator", 2, parity)
+
+
+def _wrap_process_inputs() -> None:
+    original = InputProcessor.process_inputs
+
+    @functools.wraps(original)
+    def process_inputs(
+        self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        check_request(params)
+        return original(self, request_id, prompt, params, *args, **kwargs)
+
+    InputProcessor.process_inputs = process_inputs
+
+
+def check_request(params: Any) -> None:
+    """Refuse a request whose simulation fields cannot be right; vLLM answers it with 400.
+
+    Raises:
+        ValueError: the message says which field.
+    """
+    fields = sim_fields.parse(getattr(params, "extra_args", None))
+    if fields.session is None:
+        return
+    if fields.session != SESSIONS.current:
+        raise ValueError(
+            f"simulation session {fields.session!r} is not open on this server; it may have expired"
+        )
+    if getattr(params, "n", 1) > 1:
+        raise ValueError(
+            f"n={params.n} is not supported in a simulated run: one request, one sequence. Send "
+            "n requests instead."
+        )
+
+
+def _wrap_stream(owner: type, name: str, position: int, parity: bool) -> None:
+    """Wrap a stream generator whose ``position``-th argument after `self` yields the outputs."""
+    original: Callable[..., AsyncGenerator[str, None]] = getattr(owner, name)
+
+    @functools.wraps(original)
+    async def generator(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[str, None]:
+        extra: dict[str, Any] = {}
+        watched = list(args)
+        watched[position] = _watch(args[position], extra, parity)
+        async for chunk in original(self, *watched, **kwargs):
+            yield splice(chunk, extra) if extra and is_usage_chunk(chunk) else chunk
+
+    setattr(owner, name, generator)
+
+
+async def _watch(
+    results: AsyncIterator[Any], extra: dict[str, Any], parity: bool
+) -> AsyncIterator[Any]:
+    """Pass results on; take our record out of the last one."""
+    async for item in results:
+        result = item[1] if isinstance(item, tuple) else item
+        transfer = result.kv_transfer_params
+        if result.finished and transfer:
+            record = transfer.pop(TRANSFER_KEY, None)
+            upstream = transfer.pop(UPSTREAM_TRANSFER_KEY, None)
+            if record is not None:
+                extra[METRICS_KEY] = record
+            if parity and upstream is not None:
+                extra[UPSTREAM_METRICS_KEY] = upstream
+            result.kv_transfer_params = transfer or None
+        yield item
+
+
+def is_usage_chunk(chunk: Any) -> bool:
+    """True for the last chunk with `stream_options.include_usage`: usage, and no choices."""
+    return isinstance(chunk, str) and '"usage":{' in chunk and '"choices":[]' in chunk
+
+
+def splice(chunk: str, extra: dict[str, Any]) -> str:
+    """Add keys to the JSON object of an SSE chunk without parsing it again."""
+    body = json.dumps(extra, separators=(",", ":"))
+    return f"{chunk.rstrip().removesuffix('}')},{body[1:]}\n\n"
