@@ -1,0 +1,88 @@
+"""The simulation session's routes, as calls. See `sendnn_bench.protocol` for their meaning."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import aiohttp
+
+from sendnn_bench.bridge.http import Server, message_of
+from sendnn_bench.errors import ServerUnreachable, SessionBusy, SimError, SimStalled
+from sendnn_bench.protocol import SESSION_ROUTE, Advance, SessionClosed, SessionOpened
+
+T = TypeVar("T")
+
+
+class Control:
+    """Calls to one server. ``watchdog_s`` bounds the wait for any answer, in real seconds.
+
+    Every call raises:
+        ServerUnreachable: the connection fails.
+        SessionBusy: the server's one session is somebody else's.
+        SimStalled: no answer in time.
+        SimError: the server refuses; its message is passed on.
+    """
+
+    def __init__(self, http: aiohttp.ClientSession, server: Server, watchdog_s: float) -> None:
+        self._http = http
+        self._server = server
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_read=watchdog_s, sock_connect=10)
+        self._watchdog_s = watchdog_s
+
+    async def open(self, warm: bool) -> SessionOpened:
+        """Open the session, on a cold engine unless ``warm``."""
+        return _read(SessionOpened, await self._call("POST", "", {"warm": warm}))
+
+    async def advance(self, session: str, until_ns: int | None, submitted: int) -> Advance:
+        """Grant; answers when the server has got that far."""
+        grant = {"until_ns": until_ns, "submitted": submitted}
+        return _read(Advance, await self._call("POST", f"/{session}/advance", grant))
+
+    async def settle(self, session: str, seq: int) -> None:
+        """A request ended without reaching the engine.
+
+        Raises nothing: where the server is gone, the pending grant tells.
+        """
+        with contextlib.suppress(ServerUnreachable, SimError):
+            await self._call("POST", f"/{session}/settle", {"seq": seq})
+
+    async def close(self, session: str) -> SessionClosed:
+        """End the session."""
+        return _read(SessionClosed, await self._call("DELETE", f"/{session}", None))
+
+    async def _call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        url = self._server.base_url + SESSION_ROUTE + path
+        try:
+            async with self._http.request(
+                method, url, json=body, headers=dict(self._server.headers), timeout=self._timeout
+            ) as response:
+                text = await response.text()
+        except TimeoutError as error:
+            raise SimStalled(
+                f"the simulated server has not answered {method} {SESSION_ROUTE}{path} for "
+                f"{self._watchdog_s:g} s"
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ServerUnreachable(
+                f"the connection to the simulated server at {self._server.base_url} failed in "
+                f"mid-run ({str(error) or type(error).__name__}). Look into the server's log."
+            ) from error
+        if response.status == 409 and not path:
+            raise SessionBusy(message_of(text))
+        if response.status != 200:
+            raise SimError(
+                f"the simulated server refused (HTTP {response.status}): {message_of(text)}"
+            )
+        return json.loads(text)
+
+
+def _read(kind: type[T], data: Any) -> T:
+    """A dataclass from JSON; fields that this version does not know are dropped."""
+    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    try:
+        return kind(**{key: value for key, value in data.items() if key in known})
+    except (AttributeError, TypeError) as error:
+        raise SimError(f"the simulated server's answer is not understood: {error}") from error

@@ -1,0 +1,213 @@
+"""The client's half of the co-simulation: tickets of requests, and the grant loop.
+
+The loop owns the client's virtual clock. It lets the event loop settle, promises the server to do
+nothing before the next timer, and on the answer fires what became due, in order of time:
+timers first, then the requests that finished, in the order in which they were submitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sendnn_bench.bridge.control import Control
+from sendnn_bench.bridge.virtual_time import VirtualClock, check_loop, settle
+from sendnn_bench.errors import SimError, SimStalled
+from sendnn_bench.protocol import Advance, SessionClosed, SessionOpened
+
+KEEP_ALIVE_S = 10.0
+"""Real time after which an idle client says that it is still there."""
+
+SHOWN = 20
+
+
+@dataclass
+class Ticket:
+    """A request between its submission and its release to the benchmark.
+
+    ``responded`` is done when the HTTP response is complete, ``released`` when the virtual clock
+    has reached the request's end. ``failed``: it ended without a complete answer.
+    """
+
+    seq: int
+    arrival_ns: int
+    responded: asyncio.Future[None]
+    released: asyncio.Future[None]
+    failed: bool = False
+    finished: bool = False
+
+    def describe(self) -> str:
+        """One request in the dump of a stall."""
+        if not self.responded.done():
+            waits = "its HTTP response" + (", finished on the server" if self.finished else "")
+        else:
+            waits = "a grant's answer" + (", failed" if self.failed else "")
+        return f"request {self.seq} (arrived at {self.arrival_ns} ns) waits for {waits}"
+
+
+class SimSession:
+    """One simulated run. ``run`` is the grant loop, to be run as a task beside the benchmark."""
+
+    def __init__(self, control: Control, warm: bool, watchdog_s: float) -> None:
+        self.clock = VirtualClock(on_timer=self._wake)
+        self.opened: SessionOpened | None = None
+        self.closed: SessionClosed | None = None
+        self._control = control
+        self._warm = warm
+        self._watchdog_s = watchdog_s
+        self._in_flight: dict[int, Ticket] = {}
+        self._failed: dict[int, Ticket] = {}
+        self._submitted = 0
+        self._activity = asyncio.Event()
+        self._progress: tuple[object, ...] = ()
+        self._progress_s = time.monotonic()
+
+    # For the backend
+
+    def submit(self) -> Ticket:
+        """Take a ticket for a request that arrives now."""
+        loop = asyncio.get_running_loop()
+        ticket = Ticket(
+            seq=self._submitted,
+            arrival_ns=self.clock.now_ns,
+            responded=loop.create_future(),
+            released=loop.create_future(),
+        )
+        self._submitted += 1
+        self._in_flight[ticket.seq] = ticket
+        self._wake()
+        return ticket
+
+    @property
+    def name(self) -> str:
+        """Name of the session, which must be open."""
+        return self._session().session
+
+    async def complete(self, ticket: Ticket, failed: bool) -> None:
+        """The request's HTTP response is complete; returns when its virtual end has come."""
+        ticket.failed = failed
+        ticket.responded.set_result(None)
+        if failed and not ticket.finished:
+            self._failed[ticket.seq] = ticket
+            await self._control.settle(self.name, ticket.seq)
+        await ticket.released
+
+    # The grant loop
+
+    async def run(self) -> None:
+        """Drive both clocks until cancelled.
+
+        Raises:
+            ServerUnreachable, SimStalled, SimError: see `Control`.
+        """
+        check_loop()
+        while True:
+            await settle()
+            if not self._in_flight and self.clock.next_timer_ns() is None:
+                await self._wait_for_activity()
+                continue
+            granted = self._submitted
+            answer = await self._advance(granted)
+            await self._apply(answer, granted)
+
+    async def open(self) -> None:
+        """Open the session: right before the first request or reading of the clock.
+
+        Not earlier, since a server ends the session of a client that is silent, as one is that
+        prepares a large data set. A warm session goes on at the time the server has.
+
+        Raises:
+            SessionBusy, ServerUnreachable, SimStalled, SimError: see `Control`.
+        """
+        self.opened = await self._control.open(self._warm)
+        self.clock.move_to(self.opened.now_ns)
+
+    async def close(self) -> None:
+        """End the session on the server, if it was opened."""
+        if self.opened is not None and self.closed is None:
+            self.closed = await self._control.close(self.opened.session)
+
+    async def _wait_for_activity(self) -> None:
+        self._activity.clear()
+        try:
+            await asyncio.wait_for(self._activity.wait(), KEEP_ALIVE_S)
+        except TimeoutError:
+            if self.opened is not None:
+                await self._control.advance(self.name, self.clock.now_ns, self._submitted)
+
+    async def _advance(self, granted: int) -> Advance:
+        until_ns = self.clock.next_timer_ns()
+        try:
+            answer = await self._control.advance(self.name, until_ns, granted)
+        except SimStalled as error:
+            raise SimStalled(f"{error}.\n{self._dump()}") from error
+        self._watch_progress(answer, granted)
+        return answer
+
+    async def _apply(self, answer: Advance, granted: int) -> None:
+        ended = self._ended(answer, granted)
+        while (timer_ns := self.clock.next_timer_ns()) is not None and timer_ns <= answer.now_ns:
+            self.clock.fire_next()
+            await settle()
+        self.clock.move_to(answer.now_ns)
+        await self._release(ended)
+
+    def _ended(self, answer: Advance, granted: int) -> list[Ticket]:
+        """Requests that the server finished, and those of the grant that failed on their way.
+
+        One that fails later than the grant waits for the next answer, however fast it fails: the
+        order of releases must not depend on real time.
+        """
+        ended = {seq for seq in answer.finished if seq in self._in_flight}
+        for seq in ended:
+            self._in_flight[seq].finished = True
+        ended.update(seq for seq in self._failed if seq < granted)
+        return [self._in_flight[seq] for seq in sorted(ended)]
+
+    async def _release(self, due: Sequence[Ticket]) -> None:
+        pending = [ticket.responded for ticket in due if not ticket.responded.done()]
+        if pending:
+            _, late = await asyncio.wait(pending, timeout=self._watchdog_s)
+            if late:
+                raise SimStalled(
+                    f"{len(late)} requests finished on the simulated server, but their HTTP "
+                    f"responses have not ended for {self._watchdog_s:g} s.\n{self._dump()}"
+                )
+        for ticket in due:
+            del self._in_flight[ticket.seq]
+            self._failed.pop(ticket.seq, None)
+            if not ticket.released.done():  # cancelled, where the run is ending
+                ticket.released.set_result(None)
+
+    def _watch_progress(self, answer: Advance, granted: int) -> None:
+        """Raise where the server answers and answers, but nothing moves."""
+        progress = (answer.now_ns, granted, len(self._in_flight))
+        if answer.finished or progress != self._progress:
+            self._progress = progress
+            self._progress_s = time.monotonic()
+        elif time.monotonic() - self._progress_s > self._watchdog_s:
+            raise SimStalled(
+                f"nothing has moved for {self._watchdog_s:g} s of real time.\n{self._dump()}"
+            )
+
+    def _session(self) -> SessionOpened:
+        if self.opened is None:
+            raise SimError("a request was sent before the simulation session was opened")
+        return self.opened
+
+    def _wake(self) -> None:
+        self._activity.set()
+
+    def _dump(self) -> str:
+        timers = self.clock.timers_ns()
+        lines = [
+            f"Client's clock: {self.clock.now_ns} ns; requests submitted: {self._submitted}, in "
+            f"flight: {len(self._in_flight)}; timers (ns): {timers[:SHOWN] or 'none'}"
+        ]
+        waiting = sorted(self._in_flight.values(), key=lambda ticket: ticket.seq)
+        lines += [f"  {ticket.describe()}" for ticket in waiting[:SHOWN]]
+        if len(waiting) > SHOWN:
+            lines.append(f"  and {len(waiting) - SHOWN} more")
+        return "\n".join(lines)
