@@ -7,6 +7,7 @@ them. Errors are shown in one place, `main`.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -52,6 +53,19 @@ def sim_server(context: typer.Context) -> None:
     from sendnn_bench.launch import run_sim_server
 
     run_sim_server(context.args)
+
+
+@app.command()
+def demo(
+    results: Annotated[
+        Path, typer.Option(help="Directory for results and the server's log.")
+    ] = Path("results"),
+    requests: Annotated[int, typer.Option(min=1, help="Requests in each of the two runs.")] = 200,
+) -> None:
+    """Start a simulated server, benchmark it in open and closed loop, stop it."""
+    from sendnn_bench.demo import run_demo
+
+    raise typer.Exit(run_demo(directory=results, requests=requests))
 
 
 def main() -> None:
