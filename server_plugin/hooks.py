@@ -46,7 +46,11 @@ COMMON = (
     ),
     Hook("vllm.v1.core.sched.scheduler:Scheduler.reset_prefix_cache", "called: cold start"),
     Hook(
-        "vllm.v1.engine.input_processor:InputProcessor.process_inputs",
+        "vllm.entrypoints.openai.chat_completion.serving:OpenAIServingChat.create_chat_completion",
+        "replaced: checks the request's simulation fields",
+    ),
+    Hook(
+        "vllm.entrypoints.openai.completion.serving:OpenAIServingCompletion.create_completion",
         "replaced: checks the request's simulation fields",
     ),
     Hook(

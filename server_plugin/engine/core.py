@@ -52,13 +52,22 @@ def process_engine_step(original: Method, core: Any) -> bool:
 def add_request(original: Method, core: Any, request: Any, request_wave: int = 0) -> None:
     """Session requests are staged for the gate; others go straight on."""
     sim = core.scheduler.sim
-    fields = sim_fields.parse(request.sampling_params.extra_args)
-    prompt_tokens = request.num_prompt_tokens
-    if sim.arrive(request.request_id, prompt_tokens, fields, (request, request_wave)):
+    name = request.request_id
+    try:
+        fields = sim_fields.parse(request.sampling_params.extra_args)
+    except ValueError as error:
+        refuse(core, request, str(error))
+        return
+    if sim.arrive(name, request.num_prompt_tokens, fields, (request, request_wave)):
         original(core, request, request_wave)
-    elif not sim.known(request.request_id):
-        logger.warning("Refused request %s of another session.", request.request_id)
-        core._send_abort_outputs_to_client([request.request_id], request.client_index)
+    elif not sim.known(name):
+        refuse(core, request, "its session is gone, or its sequence number is taken")
+
+
+def refuse(core: Any, request: Any, reason: str) -> None:
+    """End a request that must not run; an exception here would end the engine."""
+    logger.warning("Refused request %s: %s.", request.request_id, reason)
+    core._send_abort_outputs_to_client([request.request_id], request.client_index)
 
 
 def abort_requests(original: Method, core: Any, request_ids: list[str]) -> None:

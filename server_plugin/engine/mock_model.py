@@ -6,6 +6,7 @@ penalties and minimum lengths keep their say.
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,16 +38,16 @@ def plain_tokens(vllm_config: Any, count: int = 16) -> list[int]:
         trust_remote_code=config.trust_remote_code,
     )
     special = set(tokenizer.all_special_ids)
-    found: list[int] = []
-    for token in range(min(size, len(tokenizer))):
-        text = tokenizer.decode([token])
-        if token not in special and text.isascii() and text.strip().isalpha():
-            found.append(token)
-            if len(found) == count:
-                break
+    candidates = (t for t in range(min(size, len(tokenizer))) if t not in special)
+    found = list(itertools.islice((t for t in candidates if _is_word(tokenizer, t)), count))
     if not found:
         raise ValueError(f"the tokenizer {config.tokenizer} has no token that is a plain word")
     return found
+
+
+def _is_word(tokenizer: Any, token: int) -> bool:
+    text = tokenizer.decode([token])
+    return bool(text.isascii() and text.strip().isalpha() and len(text.strip()) > 1)
 
 
 def wanted_token(request: Any, plain: list[int]) -> tuple[int, int]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
-from vllm.v1.engine.input_processor import InputProcessor
 
 from sendnn_bench.protocol import METRICS_KEY
 from server_plugin import settings as sim_settings
-from server_plugin.http.sessions import SESSIONS
-from server_plugin.sim import fields as sim_fields
+from server_plugin.http import checks
 from server_plugin.sim.recorder import TRANSFER_KEY
 
 UPSTREAM_TRANSFER_KEY = "__spyre__"
@@ -25,46 +23,28 @@ MARK = "_sendnn_sim_installed"
 
 def install_http() -> None:
     """Does nothing the second time."""
-    if getattr(InputProcessor, MARK, False):
+    if getattr(OpenAIServingChat, MARK, False):
         return
-    setattr(InputProcessor, MARK, True)
+    setattr(OpenAIServingChat, MARK, True)
     parity = sim_settings.load(os.environ).parity
-    _wrap_process_inputs()
+    _wrap_entry(OpenAIServingChat, "create_chat_completion")
+    _wrap_entry(OpenAIServingCompletion, "create_completion")
     _wrap_stream(OpenAIServingChat, "chat_completion_stream_generator", 1, parity)
     _wrap_stream(OpenAIServingCompletion, "completion_stream_generator", 2, parity)
 
 
-def _wrap_process_inputs() -> None:
-    original = InputProcessor.process_inputs
+def _wrap_entry(owner: type, name: str) -> None:
+    """Answer a request with wrong simulation fields with 400 before vLLM works on it."""
+    original: Callable[..., Awaitable[Any]] = getattr(owner, name)
 
     @functools.wraps(original)
-    def process_inputs(
-        self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        check_request(params)
-        return original(self, request_id, prompt, params, *args, **kwargs)
+    async def entry(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        wrong = checks.problem(request)
+        if wrong is not None:
+            return self.create_error_response(wrong)
+        return await original(self, request, *args, **kwargs)
 
-    InputProcessor.process_inputs = process_inputs
-
-
-def check_request(params: Any) -> None:
-    """Refuse a request whose simulation fields cannot be right; vLLM answers it with 400.
-
-    Raises:
-        ValueError: the message says which field.
-    """
-    fields = sim_fields.parse(getattr(params, "extra_args", None))
-    if fields.session is None:
-        return
-    if fields.session != SESSIONS.current:
-        raise ValueError(
-            f"simulation session {fields.session!r} is not open on this server; it may have expired"
-        )
-    if getattr(params, "n", 1) > 1:
-        raise ValueError(
-            f"n={params.n} is not supported in a simulated run: one request, one sequence. Send "
-            "n requests instead."
-        )
+    setattr(owner, name, entry)
 
 
 def _wrap_stream(owner: type, name: str, position: int, parity: bool) -> None:

@@ -1,0 +1,105 @@
+"""Real servers for the end-to-end tests. A start takes over a minute: one per target is shared."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+START_LIMIT_S = 300
+STOP_LIMIT_S = 30
+
+
+@dataclass
+class Server:
+    """A running `sendnn-bench sim-server` on 127.0.0.1."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(STOP_LIMIT_S)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_server(log: Path, *args: str, env: dict[str, str] | None = None) -> Server:
+    """Start a simulated server and wait until it answers /health.
+
+    Raises RuntimeError with the end of its log when it ends or does not answer in time.
+    """
+    port = free_port()
+    command = [sys.executable, "-m", "sendnn_bench", "sim-server", "sim-granite-8b"]
+    command += [*args, "--host", "127.0.0.1", "--port", str(port)]
+    environment = {
+        **os.environ,
+        "SENDNN_INFERENCE_SIM_METRICS_FILE": str(log.with_suffix(".jsonl")),
+    }
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, env={**environment, **(env or {})}
+        )
+    server = Server(process, port, log)
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(
+                f"server ended with {process.returncode}:\n{log.read_text()[-4000:]}"
+            )
+        try:
+            urllib.request.urlopen(server.url + "/health", timeout=2).close()
+        except OSError:
+            time.sleep(0.5)
+        else:
+            return server
+    server.stop()
+    raise RuntimeError(f"server not up after {START_LIMIT_S} s:\n{log.read_text()[-4000:]}")
+
+
+@pytest.fixture(scope="session")
+def spyre_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The real Spyre scheduler, small enough that requests pause and run out of KV blocks.
+
+    Chunks of 512 tokens cost 100 ms, decode steps 50 ms; 8 sequences, 4,096 tokens of context,
+    136 KV blocks of 64 tokens, batch x tkv at most 8,192. Upstream's own metrics are streamed
+    beside ours.
+    """
+    log = tmp_path_factory.mktemp("spyre") / "server.log"
+    server = start_server(
+        log,
+        *("--max-model-len", "4096"),
+        *("--max-num-seqs", "8"),
+        *("--num-gpu-blocks-override", "136"),
+        env={
+            "SENDNN_INFERENCE_SIM_PARITY": "1",
+            "SENDNN_INFERENCE_SIM_TARGET": "spyre",
+            "SENDNN_INFERENCE_SIM_PREFILL_MS": "100",
+            "SENDNN_INFERENCE_SIM_DECODE_MS": "50",
+            "SENDNN_INFERENCE_SIM_SESSION_EXPIRY_S": "5",
+            "VLLM_DT_MAX_BATCH_TKV_LIMIT": "8192",
+        },
+    )
+    yield server
+    server.stop()
