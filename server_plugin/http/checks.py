@@ -23,8 +23,8 @@ def problem(request: Any) -> str | None:
     sequences = (request.n or 1) * _prompts(request)
     if sequences > 1:
         return (
-            f"this request asks for {sequences} sequences (n, or a list of prompts). In a simulated "
-            "run a request is one sequence; send them one by one."
+            f"this request asks for {sequences} sequences (n, or a list of prompts). In a "
+            "simulated run a request is one sequence; send them one by one."
         )
     if getattr(request, "use_beam_search", False):
         return "beam search is not supported in a simulated run"

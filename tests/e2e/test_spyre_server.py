@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import time
@@ -21,7 +22,7 @@ DECODE_NS = 50 * MS
 
 
 def gaps(times: list[int]) -> list[int]:
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+    return [after - before for before, after in itertools.pairwise(times)]
 
 
 @pytest.mark.parametrize(("prompt_tokens", "chunks"), [(1, 1), (512, 1), (513, 2), (1100, 3)])
