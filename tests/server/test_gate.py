@@ -46,7 +46,7 @@ def test_waits_until_all_submitted_requests_came_in(bench: Bench) -> None:
     assert bench.gate.turn(idle=True) == ["a", "b"]
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(4)))
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_admits_by_arrival_then_sequence_whatever_the_network_s_order(
     bench: Bench, order: tuple[int, ...]
 ) -> None:
