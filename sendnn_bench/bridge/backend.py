@@ -192,7 +192,5 @@ def put_virtual_times(output: Any, ticket: Ticket) -> None:
     arrival_ns = record["arrival_ns"]
     output.start_time = arrival_ns / NS_PER_S
     output.ttft = (times_ns[0] - arrival_ns) / NS_PER_S
-    output.itl = [
-        (after - before) / NS_PER_S for before, after in itertools.pairwise(times_ns)
-    ]
+    output.itl = [(after - before) / NS_PER_S for before, after in itertools.pairwise(times_ns)]
     output.latency = (record["finish_ns"] - arrival_ns) / NS_PER_S

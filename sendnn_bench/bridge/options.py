@@ -1,0 +1,165 @@
+"""The flags of `sendnn-bench serve` that are ours, and those of vLLM that we look at early."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sendnn_bench.bridge.http import Server
+from sendnn_bench.errors import UsageError
+
+WATCHDOG_VARIABLE = "SENDNN_BENCH_WATCHDOG_S"
+WATCHDOG_DEFAULT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """Our own flags, validated. ``vllm_argv`` is everything else, untouched."""
+
+    vllm_argv: tuple[str, ...]
+    help: bool = False
+    help_all: bool = False
+    describe_metrics: bool = False
+    timeline: bool = False
+    decode_thresholds_ms: tuple[float, float] | None = None
+    warm: bool = False
+    verbose: bool = False
+    watchdog_s: float = WATCHDOG_DEFAULT_S
+
+
+@dataclass(frozen=True)
+class Early:
+    """What has to be known before vLLM is imported."""
+
+    server: Server
+    keep_trying_s: float
+
+
+def own_parser() -> argparse.ArgumentParser:
+    """Parser of our own flags; its help text is the first part of ours."""
+    parser = argparse.ArgumentParser(
+        prog="sendnn-bench serve",
+        add_help=False,
+        allow_abbrev=False,
+        usage="sendnn-bench serve [our options] [any option of `vllm bench serve`]",
+    )
+    group = parser.add_argument_group("options of sendnn-bench")
+    group.add_argument("-h", "--help", action="store_true", help="Show this and exit.")
+    group.add_argument(
+        "--help-all", action="store_true", help="Show vLLM's own options too (imports vLLM)."
+    )
+    group.add_argument(
+        "--describe-metrics",
+        action="store_true",
+        help="Also write sendnn_bench_metrics_description.txt, which explains every metric.",
+    )
+    group.add_argument(
+        "--timeline",
+        "--detailed-timeline",
+        action="store_true",
+        help="Also write a timeline of all requests as one HTML file beside the result.",
+    )
+    group.add_argument(
+        "--decode-thresholds",
+        metavar="LOW,HIGH",
+        help="Colour decode steps of the timeline by latency in ms: below LOW, up to HIGH, above.",
+    )
+    group.add_argument(
+        "--warm",
+        action="store_true",
+        help="Simulated server: go on with its clock and prefix cache as the last run left them.",
+    )
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="Show vLLM's log, arguments, tracebacks."
+    )
+    return parser
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Split our flags from vLLM's.
+
+    Raises:
+        UsageError: a value of ours cannot be right.
+    """
+    known, rest = own_parser().parse_known_args(list(argv))
+    return Options(
+        vllm_argv=tuple(rest),
+        help=known.help,
+        help_all=known.help_all,
+        describe_metrics=known.describe_metrics,
+        timeline=known.timeline,
+        decode_thresholds_ms=parse_thresholds(known.decode_thresholds),
+        warm=known.warm,
+        verbose=known.verbose,
+        watchdog_s=watchdog_s(os.environ.get(WATCHDOG_VARIABLE)),
+    )
+
+
+def parse_thresholds(text: str | None) -> tuple[float, float] | None:
+    """Two rising numbers of milliseconds.
+
+    Raises:
+        UsageError: something else.
+    """
+    if text is None:
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        low, high = 0.0, -1.0
+    if not 0 <= low <= high:
+        raise UsageError(
+            f"--decode-thresholds {text!r} is not LOW,HIGH: two numbers of milliseconds, LOW not "
+            "above HIGH, such as 50,80."
+        )
+    return low, high
+
+
+def watchdog_s(text: str | None) -> float:
+    """Real seconds without progress after which a simulated run is ended.
+
+    Raises:
+        UsageError: not a positive number.
+    """
+    if not text:
+        return WATCHDOG_DEFAULT_S
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{WATCHDOG_VARIABLE}={text!r} is not a positive number of seconds.")
+    return value
+
+
+def early(vllm_argv: Sequence[str]) -> Early:
+    """Read the few flags of vLLM that say where the server is; wrong ones are left to vLLM."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--base-url", "--base_url")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", default="8000")
+    parser.add_argument("--header", nargs="*", default=[])
+    parser.add_argument("--insecure", action="store_true")
+    parser.add_argument("--ready-check-timeout-sec", "--ready_check_timeout_sec", default="0")
+    try:
+        known, _ = parser.parse_known_args(list(vllm_argv))
+        keep_trying_s = float(known.ready_check_timeout_sec)
+    except (argparse.ArgumentError, ValueError) as error:
+        raise UsageError(f"{error}. See `sendnn-bench serve --help-all`.") from error
+    return Early(server_of(known), keep_trying_s)
+
+
+def server_of(args: argparse.Namespace) -> Server:
+    """The server that vLLM's flags name."""
+    host = f"[{args.host}]" if ":" in args.host else args.host
+    pairs = [item.split("=", 1) for item in args.header or [] if "=" in item]
+    key = os.environ.get("OPENAI_API_KEY")
+    headers = [("Authorization", f"Bearer {key}")] if key else []
+    headers += [(name.strip(), value.strip()) for name, value in pairs]
+    return Server(
+        base_url=(args.base_url or "").rstrip("/") or f"http://{host}:{args.port}",
+        headers=tuple(dict(headers).items()),
+        insecure=bool(args.insecure),
+    )

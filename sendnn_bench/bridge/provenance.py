@@ -1,0 +1,77 @@
+"""What a result says about its run beside the numbers: the `sendnn` block, names, partial runs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sendnn_bench import __version__
+from sendnn_bench.bridge.bench_run import BenchRun
+from sendnn_bench.results import SCHEMA_VERSION
+
+
+def describe_run(run: BenchRun, argv: Sequence[str]) -> dict[str, Any]:
+    """The `sendnn` block of the result."""
+    info = run.info
+    block: dict[str, Any] = {
+        "schema": SCHEMA_VERSION,
+        "partial": False,
+        "mode": "real" if info is None else info.clock,
+        "command": ["sendnn-bench", "serve", *argv],
+        "versions": {
+            "sendnn-bench": __version__,
+            **{name: _version(name) for name in ("vllm", "sendnn-inference")},
+            "server": {} if info is None else info.versions,
+        },
+    }
+    if info is not None:
+        block |= {
+            "target": info.target,
+            "cost_model": info.cost_model,
+            "settings": info.settings,
+            "limits": info.limits,
+        }
+    if run.virtual:
+        block["start"] = run.opened.start if run.opened else None
+        block["session"] = asdict(run.closed) if run.closed else None
+    wall: dict[str, Any] = {"started": run.started, "duration_s": run.wall_s}
+    if not run.virtual:
+        wall["clock_anchor"] = run.anchor
+    return block | {"wall": wall}
+
+
+def named_by_user(run: BenchRun) -> dict[str, Any]:
+    """vLLM's result under the names that the user gave: backend, and a built-in model's."""
+    result = dict(run.result or {})
+    result["endpoint_type"] = result["backend"] = run.args.backend
+    if result.get("tokenizer_id") is not None:
+        result["tokenizer_id"] = run.args.tokenizer or result["model_id"]
+    return result
+
+
+def partial_head(run: BenchRun) -> dict[str, Any]:
+    """The keys that vLLM would have put before its numbers, for a run that did not get there."""
+    args = run.args
+    return {
+        "date": datetime.now().strftime("%Y%m%d-%H%M%S"),
+        "endpoint_type": args.backend,
+        "backend": args.backend,
+        "label": args.label,
+        "model_id": args.model,
+        "tokenizer_id": args.tokenizer or args.model,
+        "num_prompts": args.num_prompts,
+        **dict(item.split("=", 1) for item in args.metadata or []),
+        "request_rate": args.request_rate if args.request_rate < float("inf") else "inf",
+        "burstiness": args.burstiness,
+        "max_concurrency": args.max_concurrency,
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,208 @@
+"""`sendnn-bench serve`: ask the server, run the benchmark, report, save."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sendnn_bench import save
+from sendnn_bench.bridge import options as own
+from sendnn_bench.bridge import provenance
+from sendnn_bench.bridge.backend import record_of
+from sendnn_bench.bridge.bench_run import BenchRun
+from sendnn_bench.bridge.http import ask_info
+from sendnn_bench.errors import AllRequestsFailed, BenchError, Interrupted
+from sendnn_bench.metrics import Record
+from sendnn_bench.report import console
+from sendnn_bench.results import Result
+
+VLLM_HELP = """
+All options of `vllm bench serve` are passed on to it; the ones used most are
+  --model --tokenizer --base-url --host --port --endpoint --backend
+  --dataset-name --dataset-path --num-prompts --input-len --output-len --seed
+  --request-rate --burstiness --max-concurrency --ramp-up-strategy --num-warmups
+  --percentile-metrics --metric-percentiles --goodput
+  --save-result --save-detailed --append-result --result-dir --result-filename --metadata
+`sendnn-bench serve --help-all` shows them all (takes a while: it imports vLLM).
+
+--backend defaults to spyre-chat, which serves /v1/completions and /v1/chat/completions
+(--endpoint). Against a simulated server the run takes virtual time, which does not depend on the
+speed of this machine; against any other server it takes real time.
+"""
+
+FAILURES_SHOWN = 3
+
+
+def run_serve(argv: Sequence[str]) -> None:
+    """Run the command.
+
+    Raises:
+        BenchError: any error of the tree; what was measured before it has been saved.
+    """
+    options = own.parse(argv)
+    if options.help or options.help_all:
+        _show_help(everything=options.help_all)
+        return
+    try:
+        _serve(options, list(argv))
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            "interrupted before the benchmark began; nothing was measured."
+        ) from error
+
+
+def _serve(options: own.Options, argv: list[str]) -> None:
+    early = own.early(options.vllm_argv)
+    server = early.server
+    info = asyncio.run(ask_info(server, early.keep_trying_s))
+    _quieten_vllm(options.verbose)
+    from sendnn_bench.bridge import arguments, bench
+
+    args = arguments.parse(options.vllm_argv)
+    if own.server_of(args) != server:  # named in a --config file
+        server = own.server_of(args)
+        info = asyncio.run(ask_info(server, args.ready_check_timeout_sec))
+    if options.describe_metrics:
+        _describe_metrics(args.result_dir)
+    run = bench.run_bench(
+        args,
+        server,
+        info,
+        warm=options.warm,
+        verbose=options.verbose,
+        watchdog_s=options.watchdog_s,
+    )
+    _finish(run, options, argv)
+
+
+def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
+    """Report and save a run, complete or not."""
+    block = provenance.describe_run(run, argv)
+    if run.result is None:
+        error = run.error or BenchError("the benchmark ended without a result.")
+        raise type(error)(f"{error}\n{_save_partial(run, block)}") from error
+    outputs = run.outputs or []
+    records = [record_of(output) for output in outputs]
+    failed = sum(not output.success for output in outputs)
+    _report(run, records, failed)
+    _save(run, options, records, block)
+    if run.error is not None:
+        raise run.error
+    if outputs and failed == len(outputs):
+        raise AllRequestsFailed(_failures([output.error for output in outputs]))
+
+
+def _report(run: BenchRun, records: Sequence[Record | None], failed: int) -> None:
+    from sendnn_bench.bridge.arguments import percentiles_of
+
+    section = console.render(records, percentiles_of(run.args), failed)
+    if section:
+        sys.stdout.write(section + "\n")
+        sys.stdout.flush()
+    elif records and failed < len(records):
+        _say(
+            "The server sent no SenDNN metrics. A sendnn-inference server sends them when it runs "
+            "with SENDNN_INFERENCE_BENCH_METRICS_ENABLED=1."
+        )
+    if run.virtual and run.wall_s > 0:
+        _say(
+            f"Simulated {run.virtual_s:.2f} s of virtual time in {run.wall_s:.2f} s of wall time "
+            f"({run.virtual_s / run.wall_s:.1f} virtual s per s)."
+        )
+
+
+def _save(
+    run: BenchRun, options: own.Options, records: list[Record | None], block: dict[str, Any]
+) -> None:
+    from sendnn_bench.bridge import arguments, bench
+
+    args, vllm_result = run.args, provenance.named_by_user(run)
+    percentiles = arguments.percentiles_of(args)
+    result = save.compose(vllm_result, records, percentiles, block, args.save_detailed)
+    asked = args.save_result or args.append_result
+    if asked and run.file_name is not None:
+        save.save(result, run.file_name, append=args.append_result)
+        bench.save_pytorch_format(run)
+        _say(f"Result: {run.file_name}")
+    elif args.save_detailed:
+        _say("Nothing was saved: --save-detailed needs --save-result beside it.")
+    if options.timeline:
+        from sendnn_bench.report import timeline
+
+        path = run.file_name or bench.result_name(args, always=True)
+        assert path is not None
+        full = save.compose(vllm_result, records, percentiles, block, detailed=True)
+        page = timeline.write_timeline(
+            Result(path=path, data=full), timeline.default_path(path), options.decode_thresholds_ms
+        )
+        _say(f"Timeline: {page}")
+
+
+def _save_partial(run: BenchRun, block: dict[str, Any]) -> str:
+    """Save what a run that did not reach its end has measured; says where."""
+    from sendnn_bench.bridge import arguments, bench
+
+    outputs = run.outputs or []
+    if not outputs:
+        return "Nothing was measured."
+    head = provenance.partial_head(run)
+    name = bench.result_name(run.args)
+    path = Path(run.args.result_dir or ".") / f"sendnn-bench-partial-{head['date']}.json"
+    if name is not None:
+        path = name.with_name(f"{name.stem}.partial.json")
+    result = save.compose(
+        head | save.partial_columns(outputs),
+        [record_of(output) for output in outputs],
+        arguments.percentiles_of(run.args),
+        block | {"partial": True, "reason": str(run.error)},
+        detailed=True,
+    )
+    save.save(result, path, append=False)
+    return f"{len(outputs)} requests had ended; they are saved in {path}."
+
+
+def _failures(errors: Sequence[str]) -> str:
+    """One line per kind of failure, the most frequent first."""
+    kinds = Counter(error.strip().rsplit("\n", 1)[-1] for error in errors).most_common()
+    lines = [f"  {count} x {kind}" for kind, count in kinds[:FAILURES_SHOWN]]
+    if len(kinds) > FAILURES_SHOWN:
+        lines.append(f"  and {len(kinds) - FAILURES_SHOWN} other kinds")
+    return "\n".join([f"all {len(errors)} requests failed:", *lines])
+
+
+def _quieten_vllm(verbose: bool) -> None:
+    """vLLM reads these when it is imported: no server plugins here, and no log without -v."""
+    os.environ["VLLM_PLUGINS"] = ""
+    if not verbose:
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if sys.stderr.isatty():
+        _say("Loading vLLM ...")
+
+
+def _describe_metrics(result_dir: str | None) -> None:
+    from sendnn_bench.report import describe
+
+    path = Path(result_dir or ".") / "sendnn_bench_metrics_description.txt"
+    describe.write_description(path)
+    _say(f"Metric descriptions: {path}")
+
+
+def _show_help(everything: bool) -> None:
+    sys.stdout.write(own.own_parser().format_help())
+    if not everything:
+        sys.stdout.write(VLLM_HELP)
+        return
+    _quieten_vllm(verbose=False)
+    from sendnn_bench.bridge.arguments import build_parser
+
+    sys.stdout.write("\n" + build_parser().format_help())
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
