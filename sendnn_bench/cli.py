@@ -68,6 +68,25 @@ def demo(
     raise typer.Exit(run_demo(directory=results, requests=requests))
 
 
+@app.command()
+def doctor(
+    base_url: Annotated[
+        str | None, typer.Option(help="Also ask this server whether it is simulated.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to be free.")] = 8000,
+    result_dir: Annotated[Path, typer.Option(help="Directory to be writable.")] = Path("results"),
+    hooks: Annotated[
+        bool, typer.Option("--hooks", help="Also check the plugin's hook points (30 s).")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check the installation, and what may get in the way; exit code 1 if a check fails."""
+    from sendnn_bench.doctor import Options, run_doctor
+
+    options = Options(port=port, result_dir=result_dir, base_url=base_url, hooks=hooks)
+    raise typer.Exit(run_doctor(options, as_json=as_json))
+
+
 def main() -> None:
     """Entry point of the script; shows every expected error as one message and its exit code."""
     try:

@@ -22,6 +22,9 @@ STOP_LIMIT_S = 20.0
 POLL_S = 0.25
 LOG_TAIL_LINES = 15
 
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""A proxy of the environment is not for this machine's own server."""
+
 
 @dataclass(frozen=True)
 class ServerProcess:
@@ -107,7 +110,7 @@ def free_port() -> int:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:
+        with _DIRECT.open(url, timeout=5) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False
