@@ -53,6 +53,17 @@ COMMON = (
         "vllm.entrypoints.openai.completion.serving:OpenAIServingCompletion.create_completion",
         "replaced: checks the request's simulation fields",
     ),
+    Hook("vllm.v1.engine:time", "replaced: events and outputs stamped with virtual time"),
+    Hook("vllm.v1.core.sched.scheduler:time", "replaced: scheduled timestamps in virtual time"),
+    Hook("vllm.v1.metrics.loggers:time", "replaced: throughput log line in virtual time"),
+    Hook(
+        "vllm.v1.engine.input_processor:InputProcessor.process_inputs",
+        "replaced: arrival in virtual time",
+    ),
+    Hook(
+        "vllm.v1.engine.output_processor:OutputProcessor.process_outputs",
+        "replaced: iteration timestamp in virtual time",
+    ),
     Hook(
         "vllm.v1.engine.core_client:AsyncMPClient.call_utility_async",
         "called: control calls of the /sim routes",

@@ -17,13 +17,11 @@ from vllm.logger import init_logger
 from sendnn_bench.errors import BenchError, SessionBusy
 from sendnn_bench.protocol import Advance
 from server_plugin.sim import fields as sim_fields
+from server_plugin.sim.module_time import to_module_s
 
 logger = init_logger(__name__)
 
 Method = Callable[..., Any]
-
-ARRIVAL_EPOCH_S = 1.0
-"""Virtual time 0 as vLLM sees it: above 0, which vLLM takes for "unset" in places."""
 
 
 # Wrappers of EngineCore's own methods; each takes the original first.
@@ -83,7 +81,7 @@ def pump(core: Any) -> None:
     sim = core.scheduler.sim
     while admitted := sim.turn(idle=not core.scheduler.has_requests()):
         for request, request_wave in admitted:
-            request.arrival_time = ARRIVAL_EPOCH_S + sim.admit(request.request_id) / 1e9
+            request.arrival_time = to_module_s(sim.admit(request.request_id))
             core.sim_original_add_request(request, request_wave)
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import vllm.v1.core.sched.scheduler as vllm_scheduler
+import vllm.v1.engine as vllm_engine
+
 from server_plugin import settings as sim_settings
 from server_plugin.sim.costs import ConstantCost, CostModel
 from server_plugin.sim.engine_sim import EngineSim, OpenStep
+from server_plugin.sim.module_time import ModuleTime, to_module_s
 from server_plugin.sim.recorder import TRANSFER_KEY, PartInStep
 
 STEP_ATTRIBUTE = "_sendnn_sim_step"
@@ -40,6 +44,14 @@ class SimSchedulerMixin:
             block_size_tokens=self.sim_block_size(),
             chunk_size_tokens=self.scheduler_config.max_num_batched_tokens,
         )
+        if settings.clock != "paced":
+            # vLLM's own statistics then tell virtual time; a paced server's are real.
+            vllm_engine.time = vllm_scheduler.time = self.sim_time()
+
+    def sim_time(self) -> ModuleTime:
+        """This engine's clock as a stand-in for the module `time`."""
+        clock = self.sim.clock
+        return ModuleTime(lambda: to_module_s(clock.now_ns))
 
     # What a target may answer in its own way
 

@@ -6,7 +6,6 @@ is mocked, and what touches a device or weights is left out.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,29 +16,12 @@ from vllm.utils.torch_utils import set_random_seed
 from vllm.v1.worker.worker_base import CompilationTimes
 
 from sendnn_bench.errors import UsageError
-from server_plugin.engine.core import ARRIVAL_EPOCH_S
 from server_plugin.engine.mock_model import MockCausalLM
 from server_plugin.engine.scheduler import SimSchedulerMixin
-from server_plugin.sim.clock import NS_PER_S, VirtualClock
 from server_plugin.sim.engine_sim import OpenStep
 
 SCHEDULER = f"{__name__}.SimSpyreScheduler"
 WORKER = f"{__name__}.SimSpyreWorker"
-
-
-class _ModuleTime:
-    """Stands in for the name `time` in upstream's scheduler, which then measures virtual time."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
-
-    def time(self) -> float:
-        return ARRIVAL_EPOCH_S + self._clock.now_ns / NS_PER_S
-
-    monotonic = perf_counter = time
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
 
 
 class SimSpyreScheduler(SimSchedulerMixin, ChunkedPrefillSpyreScheduler):
@@ -47,7 +29,7 @@ class SimSpyreScheduler(SimSchedulerMixin, ChunkedPrefillSpyreScheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        upstream_scheduler.time = _ModuleTime(self.sim.clock)
+        upstream_scheduler.time = self.sim_time()
         self._sim_available_blocks = 0
         self._sim_required_blocks = 0
 

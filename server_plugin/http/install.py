@@ -13,7 +13,7 @@ from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 
 from sendnn_bench.protocol import METRICS_KEY
 from server_plugin import settings as sim_settings
-from server_plugin.http import checks
+from server_plugin.http import checks, virtual_stats
 from server_plugin.sim.recorder import TRANSFER_KEY
 
 UPSTREAM_TRANSFER_KEY = "__spyre__"
@@ -26,7 +26,10 @@ def install_http() -> None:
     if getattr(OpenAIServingChat, MARK, False):
         return
     setattr(OpenAIServingChat, MARK, True)
-    parity = sim_settings.load(os.environ).parity
+    settings = sim_settings.load(os.environ)
+    parity = settings.parity
+    if settings.clock != "paced":
+        virtual_stats.install()
     _wrap_entry(OpenAIServingChat, "create_chat_completion")
     _wrap_entry(OpenAIServingCompletion, "create_completion")
     _wrap_stream(OpenAIServingChat, "chat_completion_stream_generator", 1, parity)

@@ -7,6 +7,8 @@ import itertools
 import json
 import random
 import time
+from collections.abc import Callable
+from typing import Any
 
 import aiohttp
 import pytest
@@ -291,3 +293,37 @@ def test_the_metrics_file_has_one_line_a_request(spyre_server: Server) -> None:
         == by_tokens[3]["queued_time_seconds"] + (by_tokens[3]["inference_time_seconds"])
     )
     assert by_tokens[3]["finish_reason"] == "length"
+
+
+async def vllm_sums(url: str) -> dict[str, float]:
+    """Sums of vLLM's own latency histograms, in seconds."""
+    async with aiohttp.ClientSession() as http, http.get(url + "/metrics") as response:
+        text = await response.text()
+    lines = [line for line in text.splitlines() if line.startswith("vllm:") and "_sum{" in line]
+    return {line.split("_sum{")[0].removeprefix("vllm:"): float(line.split()[-1]) for line in lines}
+
+
+def test_vllm_s_own_metrics_tell_virtual_time(spyre_server: Server) -> None:
+    before = asyncio.run(vllm_sums(spyre_server.url))
+    replies = run(spyre_server.url, [Ask(0, 1100, 5, token=1001), Ask(30 * MS, 600, 3, token=1002)])
+    after = asyncio.run(vllm_sums(spyre_server.url))
+    records = [reply.record for reply in replies]
+
+    def total(value: Callable[[dict[str, Any]], int]) -> float:
+        return sum(value(record) for record in records) / 1e9
+
+    expected = {
+        "time_to_first_token_seconds": total(lambda r: r["token_times_ns"][0] - r["arrival_ns"]),
+        "e2e_request_latency_seconds": total(lambda r: r["finish_ns"] - r["arrival_ns"]),
+        "inter_token_latency_seconds": total(
+            lambda r: r["token_times_ns"][-1] - r["token_times_ns"][0]
+        ),
+        "request_decode_time_seconds": total(
+            lambda r: r["token_times_ns"][-1] - r["token_times_ns"][0]
+        ),
+        "request_prefill_time_seconds": total(
+            lambda r: r["token_times_ns"][0] - r["first_scheduled_ns"]
+        ),
+    }
+    measured = {name: after[name] - before[name] for name in expected}
+    assert measured == pytest.approx(expected, abs=1e-6)
