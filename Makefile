@@ -1,6 +1,6 @@
 # Every target sets up what it needs; once set up, it starts at once.
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint format setup clean
+.PHONY: help demo test unit lint format docs setup clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -26,6 +26,9 @@ lint: $(READY) ## ruff, mypy, import-linter
 format: $(READY) ## Let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY) ## Write the reference pages that come from the code
+	$(BIN)/python scripts/make_docs.py
 
 setup: $(READY) ## Only make .venv
 

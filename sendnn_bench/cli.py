@@ -57,7 +57,7 @@ def sim_server(context: typer.Context) -> None:
 
 @app.command()
 def demo(
-    results: Annotated[
+    result_dir: Annotated[
         Path, typer.Option(help="Directory for results and the server's log.")
     ] = Path("results"),
     requests: Annotated[int, typer.Option(min=1, help="Requests in each of the two runs.")] = 200,
@@ -65,7 +65,7 @@ def demo(
     """Start a simulated server, benchmark it in open and closed loop, stop it."""
     from sendnn_bench.demo import run_demo
 
-    raise typer.Exit(run_demo(directory=results, requests=requests))
+    raise typer.Exit(run_demo(directory=result_dir, requests=requests))
 
 
 @app.command()

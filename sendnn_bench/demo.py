@@ -114,7 +114,7 @@ def progress() -> Callable[[float], None]:
         nonlocal last_s
         if waited_s - last_s >= PROGRESS_EVERY_S:
             last_s = waited_s
-            say(f"  waiting for the server, {waited_s:.0f} s (it imports vLLM twice)")
+            say(f"  waiting for the server, {waited_s:.0f} s (two processes import vLLM)")
 
     return on_wait
 

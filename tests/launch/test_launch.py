@@ -127,6 +127,9 @@ def test_help_names_every_flag_and_its_variable():
     assert all(flag.name in text and flag.variable in text for flag in launch_flags.FLAGS)
 
 
-def test_every_flag_sets_a_setting_that_the_server_knows():
-    known = {variable.name for variable in settings.VARIABLES}
-    assert {flag.variable for flag in launch_flags.FLAGS} <= known
+@pytest.mark.parametrize("flag", launch_flags.FLAGS, ids=lambda flag: flag.name)
+def test_every_flag_sets_a_setting_of_the_server_and_states_its_default(flag):
+    known = {variable.name: variable for variable in settings.VARIABLES}
+    default = known[flag.variable].default
+    if default not in ("", "auto"):
+        assert flag.help.endswith(f"Default: {default}.")
