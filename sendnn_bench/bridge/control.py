@@ -11,7 +11,13 @@ import aiohttp
 
 from sendnn_bench.bridge.http import Server, message_of
 from sendnn_bench.errors import ServerUnreachable, SessionBusy, SimError, SimStalled
-from sendnn_bench.protocol import SESSION_ROUTE, Advance, SessionClosed, SessionOpened
+from sendnn_bench.protocol import (
+    PROTOCOL_VERSION,
+    SESSION_ROUTE,
+    Advance,
+    SessionClosed,
+    SessionOpened,
+)
 
 T = TypeVar("T")
 
@@ -34,7 +40,10 @@ class Control:
 
     async def open(self, warm: bool) -> SessionOpened:
         """Open the session, on a cold engine unless ``warm``."""
-        return _read(SessionOpened, await self._call("POST", "", {"warm": warm}))
+        return _read(
+            SessionOpened,
+            await self._call("POST", "", {"protocol": PROTOCOL_VERSION, "warm": warm}),
+        )
 
     async def advance(self, session: str, until_ns: int | None, submitted: int) -> Advance:
         """Grant; answers when the server has got that far."""
