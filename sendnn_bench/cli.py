@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -85,6 +85,18 @@ def doctor(
 
     options = Options(port=port, result_dir=result_dir, base_url=base_url, hooks=hooks)
     raise typer.Exit(run_doctor(options, as_json=as_json))
+
+
+@app.command("describe-metrics")
+def describe_metrics(
+    as_format: Annotated[
+        Literal["text", "md", "json"], typer.Option("--format", help="How to print.")
+    ] = "text",
+) -> None:
+    """Explain every metric of the report. Needs no server."""
+    from sendnn_bench.report.describe import FORMATS
+
+    sys.stdout.write(FORMATS[as_format]())
 
 
 def main() -> None:
