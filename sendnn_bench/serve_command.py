@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections import Counter
@@ -37,6 +38,9 @@ speed of this machine; against any other server it takes real time.
 
 FAILURES_SHOWN = 3
 
+NOISY_LOGGERS = ("torch.utils.cpp_extension",)
+"""Loggers that warn, at import, of accelerators that a client does not need."""
+
 
 def run_serve(argv: Sequence[str]) -> None:
     """Run the command.
@@ -60,7 +64,7 @@ def _serve(options: own.Options, argv: list[str]) -> None:
     early = own.early(options.vllm_argv)
     server = early.server
     info = asyncio.run(ask_info(server, early.keep_trying_s))
-    _quieten_vllm(options.verbose)
+    _prepare_vllm(options.verbose)
     from sendnn_bench.bridge import arguments, bench
 
     args = arguments.parse(options.vllm_argv)
@@ -175,13 +179,15 @@ def _failures(errors: Sequence[str]) -> str:
     return "\n".join([f"all {len(errors)} requests failed:", *lines])
 
 
-def _quieten_vllm(verbose: bool) -> None:
-    """vLLM reads these when it is imported: no server plugins here, and no log without -v."""
+def _prepare_vllm(verbose: bool) -> None:
+    """Set what vLLM reads while it is imported: no server plugins here, and no noise without -v."""
     os.environ["VLLM_PLUGINS"] = ""
-    if not verbose:
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     if sys.stderr.isatty():
         _say("Loading vLLM ...")
+    if not verbose:
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        for name in NOISY_LOGGERS:
+            logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _describe_metrics(result_dir: str | None) -> None:
@@ -197,7 +203,7 @@ def _show_help(everything: bool) -> None:
     if not everything:
         sys.stdout.write(VLLM_HELP)
         return
-    _quieten_vllm(verbose=False)
+    _prepare_vllm(verbose=False)
     from sendnn_bench.bridge.arguments import build_parser
 
     sys.stdout.write("\n" + build_parser().format_help())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -141,9 +142,15 @@ def _check_result_dir(args: argparse.Namespace) -> None:
     if args.result_filename and Path(name).is_dir():
         raise UsageError(f"the result file {name} is a directory.")
     directory = Path(name).absolute().parent
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise UsageError(f"results cannot be written to {directory}; choose another --result-dir.")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"results cannot be written to {directory} ({error.strerror}); choose another "
+            "--result-dir."
+        ) from error
 
 
 _RULES: tuple[Callable[[argparse.Namespace], None], ...] = (

@@ -139,7 +139,7 @@ async def _close(run: BenchRun, backend: Backend, sim: SimSession | None) -> Non
     if sim is None:
         return
     run.opened = sim.opened
-    run.virtual_s = sim.clock.seconds()
+    run.virtual_s = sim.elapsed_s()
     try:
         await asyncio.wait_for(sim.close(), CLOSE_TIMEOUT_S)
     except BenchError as error:

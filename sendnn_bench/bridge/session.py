@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sendnn_bench.bridge.control import Control
-from sendnn_bench.bridge.virtual_time import VirtualClock, check_loop, settle
+from sendnn_bench.bridge.virtual_time import NS_PER_S, VirtualClock, check_loop, settle
 from sendnn_bench.errors import SimError, SimStalled
 from sendnn_bench.protocol import Advance, SessionClosed, SessionOpened
 
@@ -123,6 +123,11 @@ class SimSession:
         """
         self.opened = await self._control.open(self._warm)
         self.clock.move_to(self.opened.now_ns)
+
+    def elapsed_s(self) -> float:
+        """Virtual seconds since this session was opened."""
+        start_ns = self.opened.now_ns if self.opened else 0
+        return (self.clock.now_ns - start_ns) / NS_PER_S
 
     async def close(self) -> None:
         """End the session on the server, if it was opened."""
