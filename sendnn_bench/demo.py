@@ -101,6 +101,7 @@ def client_command(part: Part, base_url: str, directory: Path, requests: int) ->
         *("--base-url", base_url, "--model", MODEL),
         *(word for pair in WORKLOAD.items() for word in pair),
         *("--num-prompts", str(requests), *part.flags),
+        *(() if sys.stdout.isatty() else ("--disable-tqdm",)),
         *("--save-result", "--save-detailed"),
         *("--result-dir", str(directory), "--result-filename", part.file),
     )

@@ -14,7 +14,7 @@ def test_a_part_is_a_command_that_a_user_could_type(tmp_path):
     command = demo.client_command(demo.PARTS[0], URL, tmp_path, 200)[3:]
     text = " ".join(command)
     assert text.startswith(f"serve --base-url {URL} --model sim-granite-8b --dataset-name random")
-    assert "--num-prompts 200 --request-rate 2 --save-result --save-detailed" in text
+    assert "--num-prompts 200 --request-rate 2 --disable-tqdm --save-result --save-detailed" in text
     assert text.endswith(f"--result-dir {tmp_path} --result-filename demo-rate-2.json")
 
 
