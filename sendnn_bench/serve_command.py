@@ -136,13 +136,13 @@ def _save(
     elif args.save_detailed:
         _say("Nothing was saved: --save-detailed needs --save-result beside it.")
     if options.timeline:
-        from sendnn_bench.report import timeline
+        from sendnn_bench.report.timeline import default_path, write_timeline
 
         path = run.file_name or bench.result_name(args, always=True)
         assert path is not None
         full = save.compose(vllm_result, records, percentiles, block, detailed=True)
-        page = timeline.write_timeline(
-            Result(path=path, data=full), timeline.default_path(path), options.decode_thresholds_ms
+        page = write_timeline(
+            Result(path=path, data=full), default_path(path), options.decode_thresholds_ms
         )
         _say(f"Timeline: {page}")
 
@@ -191,10 +191,10 @@ def _prepare_vllm(verbose: bool) -> None:
 
 
 def _describe_metrics(result_dir: str | None) -> None:
-    from sendnn_bench.report import describe
+    from sendnn_bench.report.describe import write_description
 
     path = Path(result_dir or ".") / "sendnn_bench_metrics_description.txt"
-    describe.write_description(path)
+    write_description(path)
     _say(f"Metric descriptions: {path}")
 
 

@@ -40,10 +40,8 @@ class Control:
 
     async def open(self, warm: bool) -> SessionOpened:
         """Open the session, on a cold engine unless ``warm``."""
-        return _read(
-            SessionOpened,
-            await self._call("POST", "", {"protocol": PROTOCOL_VERSION, "warm": warm}),
-        )
+        body = {"protocol": PROTOCOL_VERSION, "warm": warm}
+        return _read(SessionOpened, await self._call("POST", "", body))
 
     async def advance(self, session: str, until_ns: int | None, submitted: int) -> Advance:
         """Grant; answers when the server has got that far."""

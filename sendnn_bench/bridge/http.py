@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from sendnn_bench.errors import ServerUnreachable, SimError
+from sendnn_bench.errors import ServerUnreachable, SimError, UsageError
 from sendnn_bench.protocol import INFO_ROUTE, PROTOCOL_VERSION, ServerInfo
 
 CONNECT_TIMEOUT_S = 5.0
@@ -60,6 +60,7 @@ async def ask_info(server: Server, keep_trying_s: float = 0.0) -> ServerInfo | N
 
     Raises:
         ServerUnreachable: nobody answers, for ``keep_trying_s`` or at once where that is 0.
+        UsageError: the server wants a key.
         SimError: it is a simulated server that speaks another version of the protocol.
     """
     deadline = time.monotonic() + keep_trying_s
@@ -88,9 +89,14 @@ def unreachable(server: Server, error: BaseException) -> ServerUnreachable:
 async def _ask_once(session: aiohttp.ClientSession, server: Server) -> ServerInfo | None:
     url = server.base_url + INFO_ROUTE
     async with session.get(url, headers=dict(server.headers)) as response:
+        body = await response.text(errors="replace")
+        if response.status in (401, 403):
+            raise UsageError(
+                f"the server refuses us (HTTP {response.status}: {message_of(body)}). Set "
+                "OPENAI_API_KEY, or add --header Authorization='Bearer KEY'."
+            )
         if response.status != 200:
             return None
-        body = await response.text()
     try:
         data = json.loads(body)
     except ValueError:

@@ -108,9 +108,10 @@ class SimSession:
             if not self._in_flight and self.clock.next_timer_ns() is None:
                 await self._wait_for_activity()
                 continue
-            granted = self._submitted
-            answer = await self._advance(granted)
-            await self._apply(answer, granted)
+            granted, until_ns = self._submitted, self.clock.next_timer_ns()
+            answer = await self._advance(until_ns, granted)
+            if not _is_heartbeat(answer, until_ns):
+                await self._apply(answer, granted)
 
     async def open(self) -> None:
         """Open the session: right before the first request or reading of the clock.
@@ -142,8 +143,7 @@ class SimSession:
             if self.opened is not None:
                 await self._control.advance(self.name, self.clock.now_ns, self._submitted)
 
-    async def _advance(self, granted: int) -> Advance:
-        until_ns = self.clock.next_timer_ns()
+    async def _advance(self, until_ns: int | None, granted: int) -> Advance:
         try:
             answer = await self._control.advance(self.name, until_ns, granted)
         except SimStalled as error:
@@ -216,3 +216,8 @@ class SimSession:
         if len(waiting) > SHOWN:
             lines.append(f"  and {len(waiting) - SHOWN} more")
         return "\n".join(lines)
+
+
+def _is_heartbeat(answer: Advance, until_ns: int | None) -> bool:
+    """The server only says how far it is; the grant goes on, and its answer is still to come."""
+    return answer.reason == "until" and (until_ns is None or answer.now_ns < until_ns)

@@ -43,12 +43,14 @@ class FakeServer:
         on_finish: Callable[[int], None] | None = None,
         stuck: bool = False,
         start_ns: int = 0,
+        heartbeats: int = 0,
     ) -> None:
         self.clock, self.metrics, self.die_after = clock, metrics, die_after
         self.on_finish, self.stuck = on_finish, stuck
         self.bodies: list[dict[str, Any]] = []
         self.sessions: list[str] = []
         self.start_ns = start_ns
+        self.heartbeats = self.heartbeats_due = heartbeats
         self.finished = 0
         self.session: str | None = None
         self._reset(0)
@@ -129,7 +131,9 @@ class FakeServer:
     async def _open(self, request: web.Request) -> web.Response:
         if self.session is not None:
             return web.json_response({"error": {"message": "the session is taken"}}, status=409)
-        warm = (await request.json())["warm"]
+        body = await request.json()
+        assert body.keys() == {"protocol", "warm"}
+        warm = body["warm"]
         self.session = f"session-{len(self.sessions)}"
         self.sessions.append(self.session)
         self._reset(self.start_ns if warm else 0)
@@ -141,9 +145,14 @@ class FakeServer:
         self._transports.add(request.transport)
         body = await request.json()
         assert request.match_info["id"] == self.session
+        if self.heartbeats_due:
+            self.heartbeats_due -= 1
+            heartbeat_ns = self.now_ns + 1 if body["until_ns"] is None else self.now_ns
+            return web.json_response({"now_ns": heartbeat_ns, "reason": "until", "finished": []})
         assert self.grant is None
         future = self._loop.create_future()
         self.grant = (body["until_ns"], body["submitted"], future)
+        self.heartbeats_due = self.heartbeats
         self._pump()
         return web.json_response(await future)
 

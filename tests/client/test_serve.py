@@ -146,6 +146,13 @@ def test_timed_trace_is_replayed_on_the_virtual_clock(
     assert result["backend"] == "spyre-chat"
 
 
+def test_heartbeats_change_nothing(server: FakeServer, serve: Serve, custom: Custom) -> None:
+    flags = [*custom("a", "REJECT", "c", "d"), "--request-rate", "3"]
+    with FakeServer(heartbeats=2) as slow:
+        results = [scrubbed(serve(fake, *flags)) for fake in (server, slow)]
+    assert results[0] == results[1]
+
+
 # What is sent
 
 
