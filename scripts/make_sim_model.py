@@ -10,6 +10,7 @@ decoding and encoding one for one, and every mocked token decodes to complete UT
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -128,7 +129,7 @@ ASCII_LETTERS = [chr(code) for code in range(0x21, 0x7F) if chr(code).isalnum()]
 OTHER = ["\n", "\t", *"éèêàâçîïôûüöäßñáíóúåøæ…–—‘’“”•·°€£×«»¿¡", "\ufffd"]  # noqa: RUF001
 """U+FFFD is here because a lone byte decodes to it: it then encodes to one token again."""
 
-ENDINGS_TEXT = "s ed er est ing ly ion tion ment ness able ful less ous ive al ity ism ist ize"
+ENDINGS_TEXT = "ed er est ing ly ion tion ment ness able ful less ous ive al ity ism ist ize"
 ENDINGS = ENDINGS_TEXT.split()
 
 
@@ -139,7 +140,7 @@ def fragments() -> Iterator[str]:
 
 
 def words() -> Iterator[str]:
-    """Whole words: common ones, then openings of longer words, then made-up ones without end."""
+    """Whole words: common ones, then openings of longer words, then made-up ones, more than fit."""
     yield from COMMON
     yield from (word.capitalize() for word in COMMON)
     yield from ASCII_LETTERS
@@ -152,21 +153,12 @@ def words() -> Iterator[str]:
 
 
 def vocabulary() -> list[str]:
-    """Every piece in the order of its id."""
-    pieces = [END, SPACE, *(f"<0x{byte:02X}>" for byte in range(256))]
-    pieces += [*ASCII_LETTERS, *PUNCTUATION, *OTHER, *fragments()]
-    pieces += (SPACE + word for word in words_that_fit(WORD_IDS))
-    return list(dict.fromkeys(pieces))[:WORD_IDS]
-
-
-def words_that_fit(count: int) -> list[str]:
-    """More different words than fit, cut short so that the made-up ones need not all be listed."""
-    seen: dict[str, None] = {}
-    for word in words():
-        seen.setdefault(word)
-        if len(seen) == count:
-            break
-    return list(seen)
+    """Every piece in the order of its id: single characters, words, pieces of words."""
+    head = [END, SPACE, *(f"<0x{byte:02X}>" for byte in range(256))]
+    head += [*ASCII_LETTERS, *PUNCTUATION, *OTHER]
+    tail = list(dict.fromkeys(fragments()))
+    unique_words = itertools.islice(dict.fromkeys(words()), WORD_IDS - len(head) - len(tail))
+    return [*head, *(SPACE + word for word in unique_words), *tail]
 
 
 def tokenizer() -> Tokenizer:
