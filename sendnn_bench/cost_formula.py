@@ -47,17 +47,17 @@ def work_of(
 ) -> Work:
     """The work in a step; ``chunks`` holds (chunk tokens, context tokens).
 
-    With ``padded_chunk_tokens`` each chunk counts as whole chunks of that size, and its context is
-    what lies before it in the padded prompt: tkv less the chunk.
+    With ``padded_chunk_tokens`` the model computes whole chunks of that size: the one chunk of the
+    step counts as such, and its context as the whole chunks before it in its prompt, whose length
+    is then what ``tkv`` tells (sendnn-inference 2.6.3 prefills one request at a time).
     """
-    if padded_chunk_tokens is None:
-        tokens = sum(tokens for tokens, _ in chunks)
-        product = sum(tokens * context for tokens, context in chunks)
-    else:
-        size = padded_chunk_tokens
-        padded = [-(-tokens // size) * size for tokens, _ in chunks]
-        tokens = sum(padded)
-        product = sum(whole * max(0, tkv - whole) for whole in padded)
+    size = padded_chunk_tokens
+    if size is not None:
+        chunks = [
+            (size, size * (-(-tkv // size) + (context - tkv) // size)) for _, context in chunks
+        ]
+    tokens = sum(tokens for tokens, _ in chunks)
+    product = sum(tokens * context for tokens, context in chunks)
     return Work(tokens, product, decode_batch, tkv)
 
 

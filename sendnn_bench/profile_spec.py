@@ -182,7 +182,7 @@ class Profile:
     """A cost profile, validated. Times in ms, lengths in tokens.
 
     ``padded_chunk_tokens``: the model computes whole chunks of this many tokens, so a prefill
-    chunk counts as that many, and its context is what lies before it in the padded prompt.
+    chunk counts as that many, and its context as the whole chunks before it.
     """
 
     name: str

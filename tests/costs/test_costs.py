@@ -91,12 +91,26 @@ def test_host_term_counts_every_request_of_the_step() -> None:
     assert model.step_ns(prefill((64, 0), decode_batch=1)) == 11_500_000
 
 
-def test_padded_chunks_count_whole_and_their_context_is_tkv_less_the_chunk() -> None:
-    shape = prefill((130, 382), tkv=1024)
-    assert work_of(shape.chunks, 0, shape.tkv, 512) == Work(512, 512 * 512, 0, 1024)
-    assert work_of(shape.chunks, 0, shape.tkv) == Work(130, 130 * 382, 0, 1024)
+# 600 tokens in chunks of 512 and blocks of 64 are 384 tokens of padding, then 128 and 472 tokens
+@pytest.mark.parametrize(
+    ("tokens", "context", "prompt", "padded_context"),
+    [
+        (128, 0, 600, 0),
+        (472, 128, 600, 512),
+        (512, 0, 512, 0),
+        (1, 0, 1, 0),
+        (476, 1024, 1500, 1024),
+    ],
+)
+def test_padded_chunks_count_whole(
+    tokens: int, context: int, prompt: int, padded_context: int
+) -> None:
+    shape = prefill((tokens, context), tkv=prompt)
+    work = work_of(shape.chunks, 0, shape.tkv, 512)
+    assert work == Work(512, 512 * padded_context, 0, prompt)
+    assert work_of(shape.chunks, 0, shape.tkv) == Work(tokens, tokens * context, 0, prompt)
     padded = build(profile(padded_chunk_tokens=512))
-    assert padded.step_ns(shape) == build(profile()).step_ns(prefill((512, 512)))
+    assert padded.step_ns(shape) == build(profile()).step_ns(prefill((512, padded_context)))
 
 
 def test_noise_depends_on_seed_and_index_alone() -> None:
