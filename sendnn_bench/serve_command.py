@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from sendnn_bench.bridge import options as own
 from sendnn_bench.bridge import provenance
 from sendnn_bench.bridge.backend import record_of
 from sendnn_bench.bridge.bench_run import BenchRun
-from sendnn_bench.bridge.http import ask_info
-from sendnn_bench.errors import AllRequestsFailed, BenchError, Interrupted
+from sendnn_bench.bridge.http import Server, ask_info, served_models
+from sendnn_bench.errors import AllRequestsFailed, BenchError, Interrupted, UsageError
 from sendnn_bench.metrics import Record
-from sendnn_bench.report import console
+from sendnn_bench.report import console, findings
 from sendnn_bench.results import Result
 
 VLLM_HELP = """
@@ -35,8 +34,6 @@ All options of `vllm bench serve` are passed on to it; the ones used most are
 (--endpoint). Against a simulated server the run takes virtual time, which does not depend on the
 speed of this machine; against any other server it takes real time.
 """
-
-FAILURES_SHOWN = 3
 
 NOISY_LOGGERS = ("torch.utils.cpp_extension",)
 """Loggers that warn, at import, of accelerators that a client does not need."""
@@ -64,6 +61,8 @@ def _serve(options: own.Options, argv: list[str]) -> None:
     early = own.early(options.vllm_argv)
     server = early.server
     info = asyncio.run(ask_info(server, early.keep_trying_s))
+    if info is not None and early.hub_model is not None:
+        _check_model(server, early.hub_model)
     _prepare_vllm(options.verbose)
     from sendnn_bench.bridge import arguments, bench
 
@@ -94,11 +93,13 @@ def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
     records = [record_of(output) for output in outputs]
     failed = sum(not output.success for output in outputs)
     _report(run, records, failed)
+    block["findings"] = _find(run)
     _save(run, options, records, block)
     if run.error is not None:
         raise run.error
     if outputs and failed == len(outputs):
-        raise AllRequestsFailed(_failures([output.error for output in outputs]))
+        kinds = findings.failures_by_kind([output.error for output in outputs])
+        raise AllRequestsFailed("\n  ".join([f"all {failed} requests failed:", *kinds]))
 
 
 def _report(run: BenchRun, records: Sequence[Record | None], failed: int) -> None:
@@ -118,6 +119,16 @@ def _report(run: BenchRun, records: Sequence[Record | None], failed: int) -> Non
             f"Simulated {run.virtual_s:.2f} s of virtual time in {run.wall_s:.2f} s of wall time "
             f"({run.virtual_s / run.wall_s:.1f} virtual s per s)."
         )
+
+
+def _find(run: BenchRun) -> list[str]:
+    """Tell what the reader should know of the numbers; it goes into the result as well."""
+    from sendnn_bench.bridge.arguments import percentiles_of
+
+    found = findings.find(provenance.facts_of(run, percentiles_of(run.args)))
+    for text in found:
+        _say(f"Note: {text}")
+    return found
 
 
 def _save(
@@ -170,13 +181,14 @@ def _save_partial(run: BenchRun, block: dict[str, Any]) -> str:
     return f"{len(outputs)} requests had ended; they are saved in {path}."
 
 
-def _failures(errors: Sequence[str]) -> str:
-    """One line per kind of failure, the most frequent first."""
-    kinds = Counter(error.strip().rsplit("\n", 1)[-1] for error in errors).most_common()
-    lines = [f"  {count} x {kind}" for kind, count in kinds[:FAILURES_SHOWN]]
-    if len(kinds) > FAILURES_SHOWN:
-        lines.append(f"  and {len(kinds) - FAILURES_SHOWN} other kinds")
-    return "\n".join([f"all {len(errors)} requests failed:", *lines])
+def _check_model(server: Server, model: str) -> None:
+    """A mistyped name would send vLLM to a model hub for its tokenizer."""
+    served = asyncio.run(served_models(server))
+    if served and model not in served:
+        raise UsageError(
+            f"the simulated server does not serve {model!r}, but {', '.join(served)}. Correct "
+            "--model, or name a --tokenizer to use with it."
+        )
 
 
 def _prepare_vllm(verbose: bool) -> None:

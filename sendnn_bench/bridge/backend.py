@@ -34,6 +34,7 @@ RequestFunc = Callable[..., Awaitable[Any]]
 
 BACKEND = "spyre-chat"
 RECORD_ATTRIBUTE = "spyre_record"
+ASKED_ATTRIBUTE = "spyre_asked_tokens"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ def record_of(output: Any) -> Record | None:
     """The metrics that came with an output of a request function."""
     record: Record | None = getattr(output, RECORD_ATTRIBUTE, None)
     return record
+
+
+def asked_tokens_of(output: Any) -> int | None:
+    """The output length that was asked for, in tokens; None where unknown."""
+    asked: int | None = getattr(output, ASKED_ATTRIBUTE, None)
+    return asked
 
 
 def with_xargs(request: Any, xargs: dict[str, Any]) -> Any:
@@ -103,6 +110,7 @@ class Backend:
             self._order += 1
             send = self._send_real if self._sim is None else self._send_virtual
             output = await send(original, request_func_input, session, pbar)
+            setattr(output, ASKED_ATTRIBUTE, request_func_input.output_len or None)
             if main:
                 self.measured.append(Measured(order, request_func_input, output))
             return output

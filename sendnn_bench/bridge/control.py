@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from sendnn_bench.bridge.http import Server, message_of
+from sendnn_bench.bridge.http import MAX_MESSAGE_CHARS, Server, message_of
 from sendnn_bench.errors import ServerUnreachable, SessionBusy, SimError, SimStalled
 from sendnn_bench.protocol import (
     PROTOCOL_VERSION,
@@ -20,6 +20,9 @@ from sendnn_bench.protocol import (
 )
 
 T = TypeVar("T")
+
+STATUS_ROUTE = "/sim/status"
+STATUS_TIMEOUT_S = 5.0
 
 
 class Control:
@@ -55,6 +58,18 @@ class Control:
         """
         with contextlib.suppress(ServerUnreachable, SimError):
             await self._call("POST", f"/{session}/settle", {"seq": seq})
+
+    async def status(self) -> str:
+        """The server's own account of its state, for the dump of a stall; a reason where none."""
+        try:
+            url = self._server.base_url + STATUS_ROUTE
+            timeout = aiohttp.ClientTimeout(total=STATUS_TIMEOUT_S)
+            async with self._http.get(
+                url, headers=dict(self._server.headers), timeout=timeout
+            ) as response:
+                return (await response.text())[:MAX_MESSAGE_CHARS]
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            return f"unknown ({str(error) or type(error).__name__})"
 
     async def close(self, session: str) -> SessionClosed:
         """End the session."""

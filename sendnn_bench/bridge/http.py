@@ -77,6 +77,22 @@ async def ask_info(server: Server, keep_trying_s: float = 0.0) -> ServerInfo | N
             await asyncio.sleep(RETRY_S)
 
 
+async def served_models(server: Server) -> list[str]:
+    """Names of the models that the server serves; empty where it does not say."""
+    timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S)
+    try:
+        async with (
+            aiohttp.ClientSession(
+                connector=server.connector(), timeout=timeout, trust_env=True
+            ) as session,
+            session.get(server.base_url + "/v1/models", headers=dict(server.headers)) as response,
+        ):
+            data = json.loads(await response.text())
+        return [str(model["id"]) for model in data["data"]]
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, LookupError, TypeError):
+        return []
+
+
 def unreachable(server: Server, error: BaseException) -> ServerUnreachable:
     """The error for a server that does not answer."""
     reason = str(error) or type(error).__name__

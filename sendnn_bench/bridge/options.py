@@ -6,9 +6,11 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sendnn_bench.bridge.http import Server
 from sendnn_bench.errors import UsageError
+from sendnn_bench.models import resolve
 
 WATCHDOG_VARIABLE = "SENDNN_BENCH_WATCHDOG_S"
 WATCHDOG_DEFAULT_S = 120.0
@@ -31,10 +33,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Early:
-    """What has to be known before vLLM is imported."""
+    """What has to be known before vLLM is imported.
+
+    ``hub_model``: the model's name where vLLM would look for its tokenizer in a model hub.
+    """
 
     server: Server
     keep_trying_s: float
+    hub_model: str | None = None
 
 
 def own_parser() -> argparse.ArgumentParser:
@@ -143,12 +149,22 @@ def early(vllm_argv: Sequence[str]) -> Early:
     parser.add_argument("--header", nargs="*", default=[])
     parser.add_argument("--insecure", action="store_true")
     parser.add_argument("--ready-check-timeout-sec", "--ready_check_timeout_sec", default="0")
+    parser.add_argument("--model")
+    parser.add_argument("--tokenizer")
+    parser.add_argument("--skip-tokenizer-init", "--skip_tokenizer_init", action="store_true")
+    parser.add_argument("--served-model-name", "--served_model_name")
     try:
         known, _ = parser.parse_known_args(list(vllm_argv))
         keep_trying_s = float(known.ready_check_timeout_sec)
     except (argparse.ArgumentError, ValueError) as error:
         raise UsageError(f"{error}. See `sendnn-bench serve --help-all`.") from error
-    return Early(server_of(known), keep_trying_s)
+    local = known.tokenizer or known.skip_tokenizer_init or known.served_model_name
+    hub = (
+        known.model
+        if known.model and not local and not Path(resolve(known.model)).exists()
+        else None
+    )
+    return Early(server_of(known), keep_trying_s, hub)
 
 
 def server_of(args: argparse.Namespace) -> Server:

@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from sendnn_bench import __version__
+from sendnn_bench.bridge.backend import asked_tokens_of
 from sendnn_bench.bridge.bench_run import BenchRun
+from sendnn_bench.report.findings import RunFacts
 from sendnn_bench.results import SCHEMA_VERSION
 
 
@@ -50,6 +52,21 @@ def named_by_user(run: BenchRun) -> dict[str, Any]:
     if result.get("tokenizer_id") is not None:
         result["tokenizer_id"] = run.args.tokenizer or result["model_id"]
     return result
+
+
+def facts_of(run: BenchRun, percentiles: Sequence[float]) -> RunFacts:
+    """What `findings` looks at, for a run that reached its end."""
+    outputs, result = run.outputs or [], run.result or {}
+    return RunFacts(
+        errors=[output.error if not output.success else "" for output in outputs],
+        output_tokens=[int(output.output_tokens or 0) for output in outputs],
+        asked_tokens=[asked_tokens_of(output) for output in outputs],
+        percentiles=percentiles,
+        rate=run.args.request_rate,
+        throughput=float(result.get("request_throughput") or 0),
+        foreign_requests=run.closed.foreign_requests if run.closed else 0,
+        warm=run.opened is not None and run.opened.start == "warm",
+    )
 
 
 def partial_head(run: BenchRun) -> dict[str, Any]:

@@ -147,8 +147,9 @@ class SimSession:
         try:
             answer = await self._control.advance(self.name, until_ns, granted)
         except SimStalled as error:
-            raise SimStalled(f"{error}.\n{self._dump()}") from error
-        self._watch_progress(answer, granted)
+            raise await self._stalled(f"{error}") from error
+        if self._stands_still(answer, granted):
+            raise await self._stalled(f"nothing has moved for {self._watchdog_s:g} s of real time")
         return answer
 
     async def _apply(self, answer: Advance, granted: int) -> None:
@@ -176,9 +177,9 @@ class SimSession:
         if pending:
             _, late = await asyncio.wait(pending, timeout=self._watchdog_s)
             if late:
-                raise SimStalled(
+                raise await self._stalled(
                     f"{len(late)} requests finished on the simulated server, but their HTTP "
-                    f"responses have not ended for {self._watchdog_s:g} s.\n{self._dump()}"
+                    f"responses have not ended for {self._watchdog_s:g} s"
                 )
         for ticket in due:
             del self._in_flight[ticket.seq]
@@ -186,16 +187,16 @@ class SimSession:
             if not ticket.released.done():  # cancelled, where the run is ending
                 ticket.released.set_result(None)
 
-    def _watch_progress(self, answer: Advance, granted: int) -> None:
-        """Raise where the server answers and answers, but nothing moves."""
+    def _stands_still(self, answer: Advance, granted: int) -> bool:
+        """The server answers and answers, but nothing moves."""
         progress = (answer.now_ns, granted, len(self._in_flight))
         if answer.finished or progress != self._progress:
             self._progress = progress
             self._progress_s = time.monotonic()
-        elif time.monotonic() - self._progress_s > self._watchdog_s:
-            raise SimStalled(
-                f"nothing has moved for {self._watchdog_s:g} s of real time.\n{self._dump()}"
-            )
+        return time.monotonic() - self._progress_s > self._watchdog_s
+
+    async def _stalled(self, what: str) -> SimStalled:
+        return SimStalled(f"{what}.\n{self._dump()}\nServer: {await self._control.status()}")
 
     def _session(self) -> SessionOpened:
         if self.opened is None:

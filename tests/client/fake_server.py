@@ -84,8 +84,10 @@ class FakeServer:
         app = web.Application()
         app.router.add_post("/v1/completions", self._completions)
         app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
         if self.clock is not None:
             app.router.add_get("/sim/info", self._info)
+            app.router.add_get("/sim/status", self._status)
             app.router.add_post("/sim/session", self._open)
             app.router.add_post("/sim/session/{id}/advance", self._advance)
             app.router.add_post("/sim/session/{id}/settle", self._settle)
@@ -127,6 +129,12 @@ class FakeServer:
                 "a_field_of_the_future": 1,
             }
         )
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.Response(text="the gate is stuck" if self.stuck else "well")
+
+    async def _models(self, _: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": MODEL, "root": MODEL}]})
 
     async def _open(self, request: web.Request) -> web.Response:
         if self.session is not None:

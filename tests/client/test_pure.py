@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,7 @@ from sendnn_bench.bridge.virtual_time import (
 )
 from sendnn_bench.errors import BenchError, ServerUnreachable, SimError, UsageError
 from sendnn_bench.metrics import METRICS, Show
-from sendnn_bench.report import console
+from sendnn_bench.report import console, findings
 
 RECORD = {"queued_time_s": 0.25, "decode_latencies_s": [0.05], "text": "a\n\nb é"}
 STREAM = (
@@ -338,3 +339,49 @@ def test_statistics_have_keys_of_their_own() -> None:
     keys = {save.stat_key("mean", metric) for metric in shown}
     assert len(keys) == len(shown)
     assert not keys & {metric.column for metric in METRICS}
+
+
+# Findings
+
+
+def facts(**changed: Any) -> findings.RunFacts:
+    count = 200
+    base = findings.RunFacts(
+        errors=[""] * count,
+        output_tokens=[5] * count,
+        asked_tokens=[5] * count,
+        percentiles=[50.0, 99.0, 100.0],
+        rate=4.0,
+        throughput=3.9,
+    )
+    return replace(base, **changed)
+
+
+def test_a_clean_run_has_no_findings() -> None:
+    assert findings.find(facts()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"errors": ["x"] * 3 + [""] * 197}, "3 of 200 requests failed: 3 x x."),
+        ({"output_tokens": [4] + [5] * 199}, "1 of 200 requests got another output length"),
+        ({"percentiles": [99.9]}, "200 requests are few for P99.9"),
+        ({"throughput": 3.0}, "4 requests/s were asked for, 3 were served"),
+        ({"foreign_requests": 2}, "2 requests of other clients"),
+        ({"warm": True}, "prefix cache"),
+    ],
+)
+def test_findings(changed: dict[str, Any], text: str) -> None:
+    (found,) = findings.find(facts(**changed))
+    assert text in found
+
+
+def test_failures_are_grouped_by_the_last_line_of_their_message() -> None:
+    errors = ["Traceback\nValueError: a", "ValueError: a", "b", "c", "d", ""]
+    assert findings.failures_by_kind(errors) == [
+        "2 x ValueError: a",
+        "1 x b",
+        "1 x c",
+        "and 1 other kinds",
+    ]

@@ -389,6 +389,7 @@ def test_stall_ends_with_a_dump(
         serve(fake, *custom("a", "b"), "--max-concurrency", "1")
     assert "Client's clock: 0 ns; requests submitted: 1, in flight: 1" in str(caught.value)
     assert "request 0 (arrived at 0 ns) waits for its HTTP response" in str(caught.value)
+    assert "Server: the gate is stuck" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -412,6 +413,24 @@ def test_faults_are_found_before_the_run(
     with pytest.raises(UsageError, match=message):
         run_serve([*server.argv, *BASIC, *RANDOM, "--num-prompts", "2", *flags])
     assert server.bodies == []
+
+
+def test_mistyped_model_is_told_before_vllm_looks_for_it(server: FakeServer) -> None:
+    with pytest.raises(UsageError, match="does not serve 'sim-granit', but sim-granite-8b"):
+        run_serve([*server.argv, "--model", "sim-granit", *RANDOM])
+
+
+def test_findings_are_told_and_saved(
+    server: FakeServer, serve: Serve, custom: Custom, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extra = ["--extra-body", '{"vllm_xargs": {"sendnn_sim_output_tokens": 2}}']
+    result = serve(server, *custom("a", "REJECT", "c"), *extra)
+    assert result["sendnn"]["findings"] == [
+        "1 of 3 requests failed: 1 x HTTP 400: the prompt is too long.",
+        "2 of 2 requests got another output length than asked for.",
+        "2 requests are few for P99: it lies at or near the maximum.",
+    ]
+    assert "Note: 2 of 2 requests got another" in capsys.readouterr().err
 
 
 def test_unknown_flags_get_vllms_own_error(

@@ -1,0 +1,102 @@
+"""What a reader should know before trusting a run's numbers, found in the numbers themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sendnn_bench.metrics import percentile_word
+
+KINDS_SHOWN = 3
+RATE_TOLERANCE = 0.1
+RATE_MIN_REQUESTS = 20
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """Facts of one finished run; per-request sequences are in the order of submission.
+
+    ``asked_tokens`` holds the output length that was asked for, or None where unknown;
+    ``rate`` is the request rate asked for in 1/s, infinite for none; ``foreign_requests`` counts
+    those of other clients that a simulated server served meanwhile.
+    """
+
+    errors: Sequence[str]
+    output_tokens: Sequence[int]
+    asked_tokens: Sequence[int | None]
+    percentiles: Sequence[float]
+    rate: float
+    throughput: float
+    foreign_requests: int = 0
+    warm: bool = False
+
+
+def find(facts: RunFacts) -> list[str]:
+    """One sentence for each thing found."""
+    return [text for rule in _RULES for text in rule(facts)]
+
+
+def failures_by_kind(errors: Sequence[str]) -> list[str]:
+    """One line per kind of failure, the most frequent first."""
+    kinds = Counter(error.strip().rsplit("\n", 1)[-1] for error in errors if error).most_common()
+    lines = [f"{count} x {kind}" for kind, count in kinds[:KINDS_SHOWN]]
+    if len(kinds) > KINDS_SHOWN:
+        lines.append(f"and {len(kinds) - KINDS_SHOWN} other kinds")
+    return lines
+
+
+def _failed(facts: RunFacts) -> list[str]:
+    failed = sum(map(bool, facts.errors))
+    if not failed:
+        return []
+    kinds = "; ".join(failures_by_kind(facts.errors))
+    return [f"{failed} of {len(facts.errors)} requests failed: {kinds}."]
+
+
+def _lengths(facts: RunFacts) -> list[str]:
+    rows = zip(facts.errors, facts.output_tokens, facts.asked_tokens, strict=True)
+    asked = [(tokens, want) for error, tokens, want in rows if not error and want]
+    other = sum(tokens != want for tokens, want in asked)
+    if not other:
+        return []
+    return [f"{other} of {len(asked)} requests got another output length than asked for."]
+
+
+def _samples(facts: RunFacts) -> list[str]:
+    count = sum(not error for error in facts.errors)
+    rare = [p for p in facts.percentiles if p < 100 and count * (1 - p / 100) < 1]
+    if not rare or not count:
+        return []
+    names = ", ".join(f"P{percentile_word(p)}" for p in rare)
+    return [f"{count} requests are few for {names}: it lies at or near the maximum."]
+
+
+def _rate(facts: RunFacts) -> list[str]:
+    enough = len(facts.errors) >= RATE_MIN_REQUESTS and facts.rate < float("inf")
+    if not enough or facts.throughput >= facts.rate * (1 - RATE_TOLERANCE):
+        return []
+    return [
+        f"{facts.rate:g} requests/s were asked for, {facts.throughput:.3g} were served: the server "
+        "was saturated, or the run too short for its last requests not to count."
+    ]
+
+
+def _foreign(facts: RunFacts) -> list[str]:
+    if not facts.foreign_requests:
+        return []
+    return [f"{facts.foreign_requests} requests of other clients disturbed this run."]
+
+
+def _warm(facts: RunFacts) -> list[str]:
+    return ["The prefix cache held what earlier runs had left in it (--warm)."] * facts.warm
+
+
+_RULES: tuple[Callable[[RunFacts], list[str]], ...] = (
+    _failed,
+    _lengths,
+    _rate,
+    _samples,
+    _foreign,
+    _warm,
+)
