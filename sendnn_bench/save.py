@@ -32,7 +32,6 @@ from sendnn_bench.metrics import (
     samples,
     summarise,
 )
-from sendnn_bench.report.console import total
 from sendnn_bench.results import BLOCK_KEY, write_atomically
 
 DETAILED_FIELDS = (
@@ -90,6 +89,12 @@ def aggregates(records: Sequence[Record | None], percentiles: Sequence[float]) -
         for percentile, value in summary.percentiles:
             found[stat_key(f"p{percentile_word(percentile)}", metric)] = value
     return found
+
+
+def total(metric: Metric, records: Sequence[Record | None]) -> int | float | None:
+    """Sum of a metric over all requests, or None where no request has it."""
+    values = [value for record in records if (value := metric.read(record)) is not None]
+    return sum(values) if values else None
 
 
 def stat_key(statistic: str, metric: Metric) -> str:

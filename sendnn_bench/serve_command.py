@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sendnn_bench import save
+from sendnn_bench import provenance, save
 from sendnn_bench.bridge import options as own
-from sendnn_bench.bridge import provenance
 from sendnn_bench.bridge.backend import record_of
 from sendnn_bench.bridge.bench_run import BenchRun
 from sendnn_bench.bridge.http import Server, ask_info, served_models

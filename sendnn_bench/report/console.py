@@ -14,6 +14,7 @@ from sendnn_bench.metrics import (
     samples,
     summarise,
 )
+from sendnn_bench.save import total
 
 WIDTH = 50
 
@@ -39,12 +40,6 @@ def render(
             lines += _section(metric, summary) if summary else []
     lines.append("=" * WIDTH)
     return "\n".join(lines)
-
-
-def total(metric: Metric, records: Sequence[Record | None]) -> int | float | None:
-    """Sum of a metric over all requests, or None where no request has it."""
-    values = [value for record in records if (value := metric.read(record)) is not None]
-    return sum(values) if values else None
 
 
 def _coverage(records: Sequence[Record | None], failed: int) -> list[str]:
