@@ -44,6 +44,10 @@ COMMON = (
         "vllm.v1.core.sched.scheduler:Scheduler._free_request",
         "extended: the record travels with the last output",
     ),
+    Hook(
+        "vllm.v1.core.sched.scheduler:Scheduler._preempt_request",
+        "extended: preemptions are counted",
+    ),
     Hook("vllm.v1.core.sched.scheduler:Scheduler.reset_prefix_cache", "called: cold start"),
     Hook(
         "vllm.entrypoints.openai.chat_completion.serving:OpenAIServingChat.create_chat_completion",
@@ -107,6 +111,39 @@ SPYRE = (
         "sendnn_inference.v1.worker.spyre_model_runner:ChunkedPrefillModelRunner.complete_warmup",
         "called: ends warm-up mode",
     ),
+)
+
+STOCK = (
+    Hook(
+        "vllm.platforms.interface:Platform.check_and_update_config",
+        "overridden: our worker, scheduler and executor",
+    ),
+    Hook("vllm.platforms.interface:Platform.validate_request", "overridden: refusals with 400"),
+    Hook("vllm.platforms.interface:Platform.get_attn_backend_cls", "overridden: describes only"),
+    Hook("vllm.v1.worker.worker_base:WorkerBase.execute_model", "overridden: no model runs"),
+    Hook("vllm.v1.worker.worker_base:WorkerBase.sample_tokens", "overridden: tokens, no logits"),
+    Hook("vllm.v1.worker.worker_base:WorkerBase.get_kv_cache_spec", "overridden: from meta device"),
+    Hook(
+        "vllm.model_executor.layers.attention.mla_attention:get_mla_prefill_backend",
+        "replaced while a model is laid out: no kernel",
+    ),
+    Hook(
+        "vllm.model_executor.model_loader.utils:initialize_model",
+        "called: the model class on the meta device",
+    ),
+    Hook(
+        "vllm.model_executor.layers.attention_layer_base:AttentionLayerBase.get_kv_cache_spec",
+        "called: each layer's KV cache",
+    ),
+    *(
+        Hook(
+            f"vllm.distributed.parallel_state:{name}",
+            "replaced while a model is laid out: a group without processes",
+        )
+        for name in ("_WORLD", "_TP", "_PP", "_DP", "_EP", "_DCP", "_PCP")
+    ),
+    Hook("vllm.exceptions:VLLMValidationError", "raised: a request that is not simulated"),
+    Hook("vllm.v1.outputs:LogprobsLists", "made: plausible log-probabilities"),
 )
 
 

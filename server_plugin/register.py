@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PLUGIN = "sendnn_bench_sim"
 ALLOW_LIST = "VLLM_PLUGINS"
+STOCK_PLATFORM = "server_plugin.engine.stock_platform.SimStockPlatform"
+SPYRE_PACKAGE = "sendnn_inference"
 
 
 def register() -> None:
@@ -34,13 +36,23 @@ def register() -> None:
         install.install_engine()
         if target == "spyre":
             install.install_spyre()
+        else:
+            install.install_stock()
     except UsageError as error:
         stop(error)
 
 
 def platform_plugin() -> str | None:
     """`vllm.platform_plugins`: the stock target's platform, where that is chosen."""
-    return None
+    try:
+        if not settings.enabled(os.environ):
+            return None
+        if resolve_target(settings.load(os.environ)) != "stock":
+            return None
+        _check_only_platform()
+    except UsageError as error:
+        stop(error)
+    return STOCK_PLATFORM
 
 
 def endpoint_plugin() -> SimEndpoints | Any:
@@ -56,7 +68,7 @@ def resolve_target(loaded: settings.SimSettings) -> str:
     Raises:
         UsageError: spyre is asked for and sendnn-inference is not installed.
     """
-    installed = find_spec("sendnn_inference") is not None
+    installed = find_spec(SPYRE_PACKAGE) is not None
     if loaded.target == "spyre" and not installed:
         raise UsageError(
             "target spyre needs sendnn-inference, which is not installed. Install "
@@ -65,6 +77,22 @@ def resolve_target(loaded: settings.SimSettings) -> str:
     if loaded.target == "auto":
         return "spyre" if installed else "stock"
     return loaded.target
+
+
+def _check_only_platform() -> None:
+    """vLLM takes one platform plugin, and sendnn-inference's would be loaded beside ours.
+
+    Raises:
+        UsageError: that is the case.
+    """
+    allowed = os.environ.get(ALLOW_LIST)
+    named = allowed is None or SPYRE_PACKAGE in [name.strip() for name in allowed.split(",")]
+    if named and find_spec(SPYRE_PACKAGE) is not None:
+        raise UsageError(
+            f"target stock cannot run beside the platform of {SPYRE_PACKAGE}, which is installed "
+            f"and which {ALLOW_LIST}={allowed!r} loads. Export {ALLOW_LIST}={PLUGIN}, or start "
+            "the server with `sendnn-bench sim-server --target stock`."
+        )
 
 
 def _allow_own_endpoints() -> None:

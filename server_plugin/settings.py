@@ -30,6 +30,7 @@ class SimSettings:
     clock: ClockMode
     speed: float
     target: Target
+    memory_gb: float
     session_expiry_s: float
     metrics_file: Path | None
     parity: bool
@@ -123,6 +124,14 @@ VARIABLES: tuple[Variable, ...] = (
         _choice("auto", "spyre", "stock"),
         "Whose scheduler runs: `spyre` from sendnn-inference, `stock` vLLM's own. `auto` takes "
         "spyre where sendnn-inference is installed.",
+    ),
+    Variable(
+        "memory_gb",
+        "80",
+        "a number of GiB from 0.001 to 100000",
+        _number(1e-3, 1e5),
+        "Memory of one simulated device in GiB (stock target). `--gpu-memory-utilization` of it, "
+        "less the weights, holds the KV cache.",
     ),
     Variable(
         "session_expiry_s",

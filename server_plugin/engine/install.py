@@ -60,6 +60,11 @@ def install_spyre() -> None:
     setattr(SpyrePlatform, MARK, True)
 
 
+def install_stock() -> None:
+    """The platform puts its own classes in; here only the names it relies on are checked."""
+    hooks.check(hooks.STOCK)
+
+
 def install_http() -> None:
     """Hooks of the API server process, after upstream's own so that ours are outermost."""
     if multiprocessing.parent_process() is None:

@@ -92,6 +92,12 @@ class SimSchedulerMixin:
             transfer = {**(transfer or {}), TRANSFER_KEY: record}
         return transfer, *rest
 
+    def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]
+        record = self.sim.recorder.records.get(request.request_id)
+        if record is not None:
+            record.preemptions += 1
+
     def _sim_parts(self, output: Any) -> list[PartInStep]:
         return [
             self._sim_part(self.requests[request_id], tokens)
