@@ -99,6 +99,38 @@ def describe_metrics(
     sys.stdout.write(FORMATS[as_format]())
 
 
+@app.command()
+def calibrate(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULT.json...", help="Detailed results of real runs.")
+    ],
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Profile to write; stdout without.")
+    ] = None,
+    kind: Annotated[
+        Literal["constant", "linear", "table"], typer.Option(help="Kind of profile to fit.")
+    ] = "linear",
+    chunk_size: Annotated[
+        int | None,
+        typer.Option(min=64, help="Prefill chunk size in tokens, where results do not tell it."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Leave a term out: p1, p2, d1 or d2. Repeatable.")
+    ] = None,
+    noise: Annotated[bool, typer.Option(help="Keep residuals as noise.")] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise.")] = 0,
+    name: Annotated[str, typer.Option(help="Name of the profile; the model's without.")] = "",
+) -> None:
+    """Fit a cost profile to the steps of measured runs, and say how well it fits."""
+    from sendnn_bench.calibrate.command import Options, run_calibrate
+
+    options = Options(kind, chunk_size, tuple(drop or ()), noise, seed, name)
+    profile, report = run_calibrate(results, output, options)
+    sys.stdout.write(report if output else profile)
+    sys.stderr.write(f"Profile: {output}\n" if output else report)
+
+
 def main() -> None:
     """Entry point of the script; shows every expected error as one message and its exit code."""
     try:
