@@ -94,6 +94,13 @@ FLAGS: tuple[Flag, ...] = (
         _number_from(1e-3),
         "Virtual seconds per wall second in paced mode. Default: 1.",
     ),
+    Flag(
+        "--sim-memory-gb",
+        PREFIX + "MEMORY_GB",
+        "GIB",
+        _number_from(1e-3),
+        "Memory of one simulated device, which sizes the KV cache of target stock. Default: 80.",
+    ),
 )
 """Defaults are the server's (see docs/settings.md): a flag that is not given sets nothing."""
 
