@@ -73,6 +73,14 @@ FLAGS: tuple[Flag, ...] = (
         "Virtual cost of a decode step. Default: 50.",
     ),
     Flag(
+        "--sim-runner",
+        PREFIX + "RUNNER",
+        "full|lean",
+        _among("full", "lean"),
+        "full: upstream's model runner and sampler run; lean: only what the scheduler needs of "
+        "them, several times faster. Default: full.",
+    ),
+    Flag(
         "--sim-profile",
         PREFIX + "PROFILE",
         "EXISTING_FILE",

@@ -18,6 +18,7 @@ PREFIX = "SENDNN_INFERENCE_SIM_"
 MODE_VARIABLE = PREFIX + "MODE"
 
 Target = Literal["auto", "spyre", "stock"]
+Runner = Literal["full", "lean"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class SimSettings:
     clock: ClockMode
     speed: float
     target: Target
+    runner: Runner
     memory_gb: float
     session_expiry_s: float
     metrics_file: Path | None
@@ -124,6 +126,15 @@ VARIABLES: tuple[Variable, ...] = (
         _choice("auto", "spyre", "stock"),
         "Whose scheduler runs: `spyre` from sendnn-inference, `stock` vLLM's own. `auto` takes "
         "spyre where sendnn-inference is installed.",
+    ),
+    Variable(
+        "runner",
+        "full",
+        "full or lean",
+        _choice("full", "lean"),
+        "`full` runs upstream's model runner, input batch, sampler and logits processors, with its "
+        "constraint checks; `lean` computes only what the scheduler needs of them, several times "
+        "faster, and refuses requests that need logits. The stock target is always lean.",
     ),
     Variable(
         "memory_gb",

@@ -11,8 +11,9 @@ from typing import Any
 import vllm.v1.core.sched.scheduler as vllm_scheduler
 import vllm.v1.engine as vllm_engine
 
+from sendnn_bench import profile
 from server_plugin import settings as sim_settings
-from server_plugin.sim.costs import ConstantCost, CostModel
+from server_plugin.sim.costs import ConstantCost, CostModel, build
 from server_plugin.sim.engine_sim import EngineSim, OpenStep
 from server_plugin.sim.module_time import ModuleTime, to_module_s
 from server_plugin.sim.recorder import TRANSFER_KEY, PartInStep
@@ -21,7 +22,13 @@ STEP_ATTRIBUTE = "_sendnn_sim_step"
 
 
 def cost_model(settings: sim_settings.SimSettings) -> CostModel:
-    """The cost model that the settings name."""
+    """The cost model that the settings name.
+
+    Raises:
+        BenchError: the profile cannot be read or is not valid.
+    """
+    if settings.profile is not None:
+        return build(profile.load(settings.profile))
     return ConstantCost(
         prefill_ns=round(settings.prefill_ms * 1e6), decode_ns=round(settings.decode_ms * 1e6)
     )

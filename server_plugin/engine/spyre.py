@@ -6,6 +6,7 @@ is mocked, and what touches a device or weights is left out.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,12 @@ from vllm.utils.torch_utils import set_random_seed
 from vllm.v1.worker.worker_base import CompilationTimes
 
 from sendnn_bench.errors import UsageError
+from server_plugin import settings as sim_settings
+from server_plugin.engine import config
+from server_plugin.engine.lean import LeanRunner
 from server_plugin.engine.mock_model import MockCausalLM
 from server_plugin.engine.scheduler import SimSchedulerMixin
+from server_plugin.engine.tokens import plain_tokens
 from server_plugin.sim.engine_sim import OpenStep
 
 SCHEDULER = f"{__name__}.SimSpyreScheduler"
@@ -83,6 +88,12 @@ class SimSpyreScheduler(SimSchedulerMixin, ChunkedPrefillSpyreScheduler):
 class SimSpyreWorker(SpyreWorker):
     """Upstream's worker without device, process group, weights and warm-up."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lean: LeanRunner | None = None
+        if sim_settings.load(os.environ).runner == "lean":
+            self._lean = LeanRunner(self.vllm_config, plain_tokens(self.model_config))
+
     def init_device(self) -> None:
         set_random_seed(self.model_config.seed)
         self._env_initialized = True
@@ -94,6 +105,11 @@ class SimSpyreWorker(SpyreWorker):
         # Warm-up would run steps on a mock: nothing to learn, so nothing is charged or recorded.
         self.model_runner.complete_warmup()
         return CompilationTimes(language_model=0.0, encoder=0.0)
+
+    def execute_model(self, scheduler_output: Any) -> Any:
+        if self._lean is not None:
+            return self._lean.execute(scheduler_output)
+        return super().execute_model(scheduler_output)
 
 
 def check_and_update_config(original: Callable[[Any], None], vllm_config: Any) -> None:
@@ -109,8 +125,7 @@ def check_and_update_config(original: Callable[[Any], None], vllm_config: Any) -
     vllm_config.parallel_config.worker_cls = WORKER
     original(vllm_config)
     vllm_config.scheduler_config.scheduler_cls = SCHEDULER
-    # One process stands for all ranks: the mock computes nothing that could be shared out.
-    vllm_config.parallel_config.distributed_executor_backend = "uni"
+    config.adjust(vllm_config)
 
 
 def refuse_unsupported(vllm_config: Any) -> None:

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from typing import Any
 
+from server_plugin import settings
 from server_plugin.http.sessions import SESSIONS
+from server_plugin.register import resolve_target
 from server_plugin.sim import fields as sim_fields
+
+RUNNER_VARIABLE = settings.PREFIX + "RUNNER"
+
+NEEDS_LOGITS = (
+    "logprobs",
+    "top_logprobs",
+    "prompt_logprobs",
+    "structured_outputs",
+    "logit_bias",
+    "bad_words",
+    "allowed_token_ids",
+    "logits_processors",
+)
 
 
 def problem(request: Any) -> str | None:
-    """What is wrong with the simulation fields of an OpenAI request; None where nothing is."""
+    """Why an OpenAI request cannot be simulated here; None where it can."""
+    if needs_logits := _needs_logits(request):
+        return (
+            f"{needs_logits} needs logits, which this server does not have: it runs with "
+            f"{RUNNER_VARIABLE}=lean. Start it with --sim-runner full."
+        )
     try:
         fields = sim_fields.parse(request.vllm_xargs)
     except ValueError as error:
         return str(error)
-    if fields.session is None:
-        return None
-    if fields.session != SESSIONS.current:
-        return (
-            f"simulation session {fields.session!r} is not open on this server; it may have expired"
-        )
+    return None if fields.session is None else _session_problem(request, fields.session)
+
+
+def _session_problem(request: Any, session: str) -> str | None:
+    if session != SESSIONS.current:
+        return f"simulation session {session!r} is not open on this server; it may have expired"
     sequences = (request.n or 1) * _prompts(request)
     if sequences > 1:
         return (
@@ -29,6 +51,23 @@ def problem(request: Any) -> str | None:
     if getattr(request, "use_beam_search", False):
         return "beam search is not supported in a simulated run"
     return None
+
+
+@functools.cache
+def _lean() -> bool:
+    loaded = settings.load(os.environ)
+    return loaded.runner == "lean" and resolve_target(loaded) == "spyre"
+
+
+def _needs_logits(request: Any) -> str | None:
+    """The first field of a request that the lean runner cannot honour."""
+    if not _lean():
+        return None
+    asked = (name for name in NEEDS_LOGITS if getattr(request, name, None))
+    response_format = getattr(request, "response_format", None)
+    if response_format is not None and response_format.type != "text":
+        return "response_format"
+    return next(asked, None)
 
 
 def _prompts(request: Any) -> int:
