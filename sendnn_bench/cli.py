@@ -131,6 +131,26 @@ def calibrate(
     sys.stderr.write(f"Profile: {output}\n" if output else report)
 
 
+@app.command()
+def timeline(
+    result: Annotated[
+        Path, typer.Argument(metavar="RESULT.json", help="Result of a run with --save-detailed.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Page to write; RESULT.timeline.html without."),
+    ] = None,
+    decode_thresholds: Annotated[
+        str | None,
+        typer.Option(metavar="LOW,HIGH", help="Colour decode steps by two limits in ms."),
+    ] = None,
+) -> None:
+    """Draw every request of a result: one HTML page that works offline. Needs no server."""
+    from sendnn_bench.report.timeline import timeline_of_file
+
+    typer.echo(f"Timeline: {timeline_of_file(result, output, decode_thresholds)}")
+
+
 def main() -> None:
     """Entry point of the script; shows every expected error as one message and its exit code."""
     try:
