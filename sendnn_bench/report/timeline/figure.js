@@ -1,0 +1,260 @@
+// The figure: Plotly draws axes, lines and the zoom box; the bars lie on a canvas beneath it.
+
+const MARGIN = { left: 74, right: 18, top: 10, bottom: 46 }, PANEL_GAP = 30, PANEL_HEIGHT = 92;
+
+class Figure {
+  constructor(model, order) {
+    this.model = model;
+    this.order = order;
+    this.plot = document.getElementById("plot");
+    this.canvas = document.getElementById("bars");
+    this.selected = -1;
+    this.stats = {};
+    this.view = this.whole();
+    this.panels = this.layOut();
+  }
+
+  whole() {
+    const { from, to, rows } = this.model, pad = (to - from) * .01;
+    return { from: from ? from - pad : 0, to: to + pad, top: -.5, bottom: rows - .5 };
+  }
+
+  // Panels from top to bottom with their place in CSS pixels and, for Plotly, their axis.
+  layOut() {
+    const { columns, rows } = this.model, requestHeight = Math.min(Math.max(rows * 22, 110), 480);
+    const kinds = [["requests", requestHeight], ["counts", PANEL_HEIGHT]];
+    if (columns.step_kv.some(value => value > 0)) kinds.push(["kv", PANEL_HEIGHT]);
+    if (columns.step_start.length) kinds.push(["steps", PANEL_HEIGHT]);
+    let top = MARGIN.top;
+    const panels = {};
+    kinds.forEach(([name, height], index) => {
+      panels[name] = { top, height, axis: index ? `y${index + 1}` : "y" };
+      top += height + PANEL_GAP;
+    });
+    this.height = top - PANEL_GAP + MARGIN.bottom;
+    return panels;
+  }
+
+  get width() { return this.plot.clientWidth - MARGIN.left - MARGIN.right; }
+  maximumOf(name) { let top = 1; for (const v of this.model.columns[name]) if (v > top) top = v; return top; }
+
+  traces() {
+    const line = (name, panel, column, colour, dash) => this.panels[panel] && {
+      type: "scatter", mode: "lines", name, hoverinfo: "skip", yaxis: this.panels[panel].axis,
+      line: { color: cssColour(colour), width: 1.8, dash, shape: "hv" }, x: [], y: [],
+      meta: { column, times: panel === "kv" ? "step_start" : "count_time" },
+    };
+    const empty = axis => ({ type: "scatter", x: [null], y: [null], yaxis: axis, hoverinfo: "skip" });
+    return [
+      empty("y"), this.panels.steps && empty(this.panels.steps.axis),
+      line("waiting", "counts", "count_waiting", "--waiting-line", "solid"),
+      line("running", "counts", "count_running", "--running-line", "dash"),
+      line("paused", "counts", "count_paused", "--paused-line", "dot"),
+      line("KV blocks", "kv", "step_kv", "--kv-line", "solid"),
+    ].filter(Boolean);
+  }
+
+  layout() {
+    const soft = cssColour("--soft"), grid = cssColour("--line");
+    const inner = this.height - MARGIN.top - MARGIN.bottom;
+    const domain = panel => [1 - (panel.top - MARGIN.top + panel.height) / inner,
+      1 - (panel.top - MARGIN.top) / inner].map(value => Math.min(1, Math.max(0, value)));
+    const layout = {
+      height: this.height, showlegend: false, hovermode: false, dragmode: "zoom",
+      margin: { l: MARGIN.left, r: MARGIN.right, t: MARGIN.top, b: MARGIN.bottom, pad: 0 },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: cssColour("--text"), size: 12, family: getComputedStyle(document.body).fontFamily },
+      xaxis: { gridcolor: grid, zeroline: false, ticksuffix: " s", exponentformat: "none",
+        title: { text: this.model.head.axis, standoff: 6 }, anchor: Object.values(this.panels).at(-1).axis },
+      annotations: [],
+    };
+    const titles = { requests: "", counts: this.countsTitle(), kv: "KV blocks in use",
+      steps: "Batch size of each step" };
+    const maxima = { counts: Math.max(...["count_waiting", "count_running", "count_paused"].map(name => this.maximumOf(name))),
+      kv: this.maximumOf("step_kv"), steps: this.maximumOf("step_batch") };
+    for (const [name, panel] of Object.entries(this.panels)) {
+      panel.maximum = maxima[name] * 1.08;
+      layout[panel.axis.replace("y", "yaxis")] = name === "requests"
+        ? { domain: domain(panel), showgrid: false, zeroline: false, tickmode: "array" }
+        : { domain: domain(panel), range: [0, panel.maximum], fixedrange: true, nticks: 4,
+          gridcolor: grid, zeroline: false, exponentformat: "none" };
+      if (!titles[name]) continue;
+      layout.annotations.push({ text: titles[name], xref: "paper", x: 0, xanchor: "left", yref: "paper",
+        y: domain(panel)[1], yanchor: "bottom", showarrow: false, font: { color: soft, size: 12 } });
+    }
+    return layout;
+  }
+
+  countsTitle() {
+    const part = (name, colour, sign) => `<span style="color:${cssColour(colour)}">${sign} ${name}</span>`;
+    return "Requests  " + part("waiting", "--waiting-line", "──") + "  " +
+      part("running", "--running-line", "╌╌") + "  " + part("paused", "--paused-line", "┈┈");
+  }
+
+  // Ranges and row labels of the view, as Plotly's axes take them.
+  ranges() {
+    const { from, to, top, bottom } = this.view, places = [];
+    const every = Math.max(1, Math.ceil((bottom - top) * 15 / this.panels.requests.height));
+    const last = Math.min(bottom, this.order.length - 1);
+    for (let place = Math.ceil(Math.max(0, top) / every) * every; place <= last; place += every) places.push(place);
+    return { x: [from / 1e9, to / 1e9], y: [bottom, top], places,
+      names: places.map(place => `#${this.model.requests[this.order[place]].index}`) };
+  }
+
+  async draw() {
+    const layout = this.layout(), { x, y, places, names } = this.ranges();
+    Object.assign(layout.xaxis, { range: x });
+    Object.assign(layout.yaxis, { range: y, tickvals: places, ticktext: names });
+    this.data = this.traces();
+    this.paint();
+    this.fillLines();
+    await Plotly.react(this.plot, this.data, layout,
+      { displayModeBar: false, doubleClick: false, scrollZoom: false });
+  }
+
+  // Shows a view; everything that moves goes through here.
+  async show(view) {
+    this.view = this.clamped({ ...this.view, ...view });
+    this.paint();
+    this.fillLines();
+    const lines = this.data.filter(trace => trace.meta), { x, y, places, names } = this.ranges();
+    await Plotly.update(this.plot, { x: lines.map(line => line.x), y: lines.map(line => line.y) },
+      { "xaxis.range": x, "yaxis.range": y, "yaxis.tickvals": places, "yaxis.ticktext": names },
+      lines.map(line => this.data.indexOf(line)));
+  }
+
+  clamped({ from, to, top, bottom }) {
+    const whole = this.whole();
+    const span = Math.min(Math.max(to - from, 10), whole.to - whole.from);
+    const rows = Math.min(Math.max(bottom - top, 1), whole.bottom - whole.top);
+    const start = Math.min(Math.max(from, whole.from), whole.to - span);
+    const first = Math.min(Math.max(top, whole.top), whole.bottom - rows);
+    return { from: start, to: start + span, top: first, bottom: first + rows };
+  }
+
+  fillLines() {
+    for (const trace of this.data) {
+      if (trace.meta) Object.assign(trace, stepLine(this.model.columns[trace.meta.times],
+        this.model.columns[trace.meta.column], this.view, Math.ceil(this.width)));
+    }
+  }
+
+  paint() {
+    const ratio = window.devicePixelRatio || 1, started = performance.now();
+    const width = Math.max(1, Math.round(this.width * ratio));
+    this.canvas.width = Math.round(this.plot.clientWidth * ratio);
+    this.canvas.height = Math.round(this.height * ratio);
+    this.canvas.style.width = `${this.plot.clientWidth}px`;
+    this.canvas.style.height = `${this.height}px`;
+    const context = this.canvas.getContext("2d"), colours = packedColours();
+    const layer = (panel, painter) => {
+      const image = new ImageData(width, Math.round(panel.height * ratio));
+      const result = painter(image);
+      context.putImageData(image, Math.round(MARGIN.left * ratio), Math.round(panel.top * ratio));
+      return result;
+    };
+    this.stats = layer(this.panels.requests, image => paintRows(this.model, this.view, this.order, image, colours));
+    const { steps } = this.panels;
+    if (steps) layer(steps, image => paintSteps(this.model, this.view, steps.maximum ?? this.maximumOf("step_batch") * 1.08, image, colours));
+    context.scale(ratio, ratio);
+    drawMarks(this, context);
+    this.stats.milliseconds = performance.now() - started;
+  }
+
+  // CSS pixels inside the picture.
+  xOf(ns) { return MARGIN.left + (ns - this.view.from) / (this.view.to - this.view.from) * this.width; }
+  nsAt(x) { return this.view.from + (x - MARGIN.left) / this.width * (this.view.to - this.view.from); }
+  get rowHeight() { return this.panels.requests.height / (this.view.bottom - this.view.top); }
+  yOf(place) { return this.panels.requests.top + (place - this.view.top) * this.rowHeight; }
+  placeAt(y) { return Math.round(this.view.top + (y - this.panels.requests.top) / this.rowHeight); }
+  panelAt(x, y) {
+    if (x < MARGIN.left || x > MARGIN.left + this.width) return null;
+    const found = Object.entries(this.panels).find(([, p]) => y >= p.top && y <= p.top + p.height);
+    return found ? found[0] : null;
+  }
+}
+
+// A step line of at most four points a pixel: first, lowest, highest and last of the column.
+function stepLine(times, values, { from, to }, width) {
+  const x = [], y = [];
+  const low = Math.max(0, lastNotAbove(times, from)), high = lastNotAbove(times, to);
+  const add = i => { x.push(times[i] / 1e9); y.push(values[i]); };
+  const perPixel = (to - from) / width, dense = high - low > 4 * width;
+  for (let i = low; i <= high;) {
+    let next = i + 1;
+    if (dense) {
+      let least = i, most = i;
+      const column = Math.floor((times[i] - from) / perPixel);
+      for (; next <= high && Math.floor((times[next] - from) / perPixel) === column; next++) {
+        if (values[next] < values[least]) least = next;
+        if (values[next] > values[most]) most = next;
+      }
+      [...new Set([i, least, most, next - 1])].sort((a, b) => a - b).forEach(add);
+    } else add(i);
+    i = next;
+  }
+  if (x.length) { x.push(to / 1e9); y.push(y.at(-1)); }
+  return { x, y };
+}
+
+// Selected row, finishes, failures and, where there is room, what a bar is.
+function drawMarks(figure, context) {
+  const { model, order, view, panels: { requests: panel } } = figure, height = figure.rowHeight;
+  context.save();
+  context.beginPath();
+  context.rect(MARGIN.left - 12, panel.top, figure.width + 12 + MARGIN.right, panel.height);
+  context.clip();
+  const last = Math.min(order.length - 1, Math.ceil(view.bottom));
+  for (let place = Math.max(0, Math.floor(view.top)); place <= last; place++) {
+    const row = order[place], y = figure.yOf(place), request = model.requests[row];
+    if (row === figure.selected) markSelected(context, figure, y, height);
+    const x = figure.xOf(model.finish[row]);
+    if (request.error) cross(context, request.placed ? x : MARGIN.left - 5, y, Math.min(5, Math.max(2, height * .35)));
+    else if (request.placed && height >= 5) {
+      context.fillStyle = cssColour("--text");
+      context.fillRect(x - 1, y - height * .45, 2, height * .9);
+    }
+    if (height >= 15) labels(context, figure, row, y);
+  }
+  context.restore();
+}
+
+function markSelected(context, figure, y, height) {
+  context.strokeStyle = cssColour("--link");
+  context.lineWidth = 2;
+  context.strokeRect(MARGIN.left + 1, y - Math.max(height, 4) / 2, figure.width - 2, Math.max(height, 4));
+}
+
+function cross(context, x, y, size) {
+  context.strokeStyle = cssColour("--fail");
+  context.lineWidth = size > 3 ? 2.5 : 1.5;
+  context.beginPath();
+  context.moveTo(x - size, y - size); context.lineTo(x + size, y + size);
+  context.moveTo(x + size, y - size); context.lineTo(x - size, y + size);
+  context.stroke();
+}
+
+function labels(context, figure, row, y) {
+  const { model, view } = figure, low = model.first[row], high = model.first[row + 1];
+  const perPixel = (view.to - view.from) / figure.width;
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  let segment = Math.max(low, lastNotAbove(model.start, view.from, low, high));
+  for (; segment < high && model.start[segment] <= view.to; segment++) {
+    const kind = model.kind[segment];
+    if ((model.end[segment] - model.start[segment]) / perPixel < 46) continue;
+    if (kind !== KIND.PREFILL && kind !== KIND.DECODE) continue;
+    const text = `${kind === KIND.PREFILL ? "chunk" : "decode"} ${ordinal(model, row, segment)}`;
+    const left = Math.max(figure.xOf(model.start[segment]), MARGIN.left) + 5;
+    if (left + context.measureText(text).width >= figure.xOf(model.end[segment]) - 3) continue;
+    context.fillStyle = textOn(cssColour(PAINT_COLOURS[model.paint[segment]]));
+    context.fillText(text, left, y);
+  }
+}
+
+// Black or white, whichever reads better on a colour.
+function textOn(colour) {
+  const value = parseInt(colour.slice(1), 16);
+  const light = .299 * (value >> 16) + .587 * (value >> 8 & 255) + .114 * (value & 255);
+  return light > 112 ? "#000000" : "#ffffff";
+}
