@@ -151,6 +151,41 @@ def timeline(
     typer.echo(f"Timeline: {timeline_of_file(result, output, decode_thresholds)}")
 
 
+@app.command()
+def compare(
+    results: Annotated[
+        list[Path],
+        typer.Argument(metavar="A.json B.json...", help="A is what others are set against."),
+    ],
+    *,
+    tolerance: Annotated[
+        float, typer.Option(min=0, metavar="PCT", help="Mark differences of more than PCT percent.")
+    ] = 5.0,
+    fail_over: Annotated[
+        bool, typer.Option("--fail-over", help="Exit with 1 where a difference is marked.")
+    ] = False,
+    as_format: Annotated[
+        Literal["table", "json", "md", "html"] | None,
+        typer.Option("--format", help="How to print; by the suffix of FILE without."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write.")
+    ] = None,
+    replicates: Annotated[
+        int, typer.Option("--bootstrap", min=1, help="Draws for the confidence intervals.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of these draws.")] = 0,
+) -> None:
+    """Set results beside each other: differences, their confidence, distributions."""
+    from sendnn_bench.report.compare import Options
+    from sendnn_bench.report.compare_command import run_compare
+
+    options = Options(tolerance=tolerance / 100, replicates=replicates, seed=seed)
+    form = "json" if as_json else as_format
+    raise typer.Exit(run_compare(results, options, form, output, fail_over))
+
+
 def main() -> None:
     """Entry point of the script; shows every expected error as one message and its exit code."""
     try:
