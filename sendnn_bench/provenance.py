@@ -54,14 +54,14 @@ def named_by_user(run: BenchRun) -> dict[str, Any]:
     return result
 
 
-def facts_of(run: BenchRun, percentiles: Sequence[float]) -> RunFacts:
+def facts_of(run: BenchRun) -> RunFacts:
     """What `findings` looks at, for a run that reached its end."""
     outputs, result = run.outputs or [], run.result or {}
     return RunFacts(
         errors=[output.error if not output.success else "" for output in outputs],
         output_tokens=[int(output.output_tokens or 0) for output in outputs],
         asked_tokens=[asked_tokens_of(output) for output in outputs],
-        percentiles=percentiles,
+        percentiles=run.percentiles,
         rate=run.args.request_rate,
         throughput=float(result.get("request_throughput") or 0),
         foreign_requests=run.closed.foreign_requests if run.closed else 0,

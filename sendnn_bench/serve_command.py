@@ -69,6 +69,8 @@ def _serve(options: own.Options, argv: list[str]) -> None:
     if own.server_of(args) != server:  # named in a --config file
         server = own.server_of(args)
         info = asyncio.run(ask_info(server, args.ready_check_timeout_sec))
+    if args.dataset_name == "timed_trace" and "PYTHONHASHSEED" not in os.environ:
+        _say("Note: vLLM makes the prompts of a trace from hash(); PYTHONHASHSEED=0 repeats them.")
     if options.describe_metrics:
         _describe_metrics(args.result_dir)
     run = bench.run_bench(
@@ -92,19 +94,21 @@ def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
     records = [record_of(output) for output in outputs]
     failed = sum(not output.success for output in outputs)
     _report(run, records, failed)
-    block["findings"] = _find(run)
-    _save(run, options, records, block)
+    block["findings"] = findings.find(provenance.facts_of(run))
+    _save(run, records, block)
     if run.error is not None:
         raise run.error
     if outputs and failed == len(outputs):
         kinds = findings.failures_by_kind([output.error for output in outputs])
         raise AllRequestsFailed("\n  ".join([f"all {failed} requests failed:", *kinds]))
+    for text in block["findings"]:
+        _say(f"Note: {text}")
+    if options.timeline:
+        _write_timeline(run, options, records, block)
 
 
 def _report(run: BenchRun, records: Sequence[Record | None], failed: int) -> None:
-    from sendnn_bench.bridge.arguments import percentiles_of
-
-    section = console.render(records, percentiles_of(run.args), failed)
+    section = console.render(records, run.percentiles, failed)
     if section:
         sys.stdout.write(section + "\n")
         sys.stdout.flush()
@@ -120,24 +124,12 @@ def _report(run: BenchRun, records: Sequence[Record | None], failed: int) -> Non
         )
 
 
-def _find(run: BenchRun) -> list[str]:
-    """Tell what the reader should know of the numbers; it goes into the result as well."""
-    from sendnn_bench.bridge.arguments import percentiles_of
+def _save(run: BenchRun, records: list[Record | None], block: dict[str, Any]) -> None:
+    from sendnn_bench.bridge import bench
 
-    found = findings.find(provenance.facts_of(run, percentiles_of(run.args)))
-    for text in found:
-        _say(f"Note: {text}")
-    return found
-
-
-def _save(
-    run: BenchRun, options: own.Options, records: list[Record | None], block: dict[str, Any]
-) -> None:
-    from sendnn_bench.bridge import arguments, bench
-
-    args, vllm_result = run.args, provenance.named_by_user(run)
-    percentiles = arguments.percentiles_of(args)
-    result = save.compose(vllm_result, records, percentiles, block, args.save_detailed)
+    args = run.args
+    vllm_result = provenance.named_by_user(run)
+    result = save.compose(vllm_result, records, run.percentiles, block, args.save_detailed)
     asked = args.save_result or args.append_result
     if asked and run.file_name is not None:
         save.save(result, run.file_name, append=args.append_result)
@@ -145,21 +137,29 @@ def _save(
         _say(f"Result: {run.file_name}")
     elif args.save_detailed:
         _say("Nothing was saved: --save-detailed needs --save-result beside it.")
-    if options.timeline:
-        from sendnn_bench.report.timeline import default_path, write_timeline
 
-        path = run.file_name or bench.result_name(args, always=True)
-        assert path is not None
-        full = save.compose(vllm_result, records, percentiles, block, detailed=True)
-        page = write_timeline(
-            Result(path=path, data=full), default_path(path), options.decode_thresholds_ms
-        )
-        _say(f"Timeline: {page}")
+
+def _write_timeline(
+    run: BenchRun, options: own.Options, records: list[Record | None], block: dict[str, Any]
+) -> None:
+    """The timeline shows all requests, whether or not the result file does."""
+    from sendnn_bench.bridge import bench
+    from sendnn_bench.report.timeline import default_path, write_timeline
+
+    path = run.file_name or bench.result_name(run.args, always=True)
+    assert path is not None
+    full = save.compose(
+        provenance.named_by_user(run), records, run.percentiles, block, detailed=True
+    )
+    page = write_timeline(
+        Result(path=path, data=full), default_path(path), options.decode_thresholds_ms
+    )
+    _say(f"Timeline: {page}")
 
 
 def _save_partial(run: BenchRun, block: dict[str, Any]) -> str:
     """Save what a run that did not reach its end has measured; says where."""
-    from sendnn_bench.bridge import arguments, bench
+    from sendnn_bench.bridge import bench
 
     outputs = run.outputs or []
     if not outputs:
@@ -172,7 +172,7 @@ def _save_partial(run: BenchRun, block: dict[str, Any]) -> str:
     result = save.compose(
         head | save.partial_columns(outputs),
         [record_of(output) for output in outputs],
-        arguments.percentiles_of(run.args),
+        run.percentiles,
         block | {"partial": True, "reason": str(run.error)},
         detailed=True,
     )

@@ -17,6 +17,7 @@ from vllm.benchmarks.lib.endpoint_request_func import (
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from sendnn_bench.bridge.backend import BACKEND
+from sendnn_bench.bridge.bench_run import percentiles_of
 from sendnn_bench.errors import UsageError
 from sendnn_bench.models import resolve
 
@@ -86,11 +87,6 @@ def check(args: argparse.Namespace) -> None:
     """
     for rule in _RULES:
         rule(args)
-
-
-def percentiles_of(args: argparse.Namespace) -> list[float]:
-    """--metric-percentiles as numbers."""
-    return [float(part) for part in args.metric_percentiles.split(",")]
 
 
 def _check_pairs(args: argparse.Namespace) -> None:

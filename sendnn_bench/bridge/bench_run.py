@@ -13,6 +13,11 @@ from sendnn_bench.errors import BenchError
 from sendnn_bench.protocol import ServerInfo, SessionClosed, SessionOpened
 
 
+def percentiles_of(args: argparse.Namespace) -> list[float]:
+    """--metric-percentiles as numbers; ValueError where they are none."""
+    return [float(part) for part in args.metric_percentiles.split(",")]
+
+
 @dataclass
 class BenchRun:
     """One run, complete or not.
@@ -37,6 +42,11 @@ class BenchRun:
     anchor: dict[str, float] = field(
         default_factory=lambda: {"time": time.time(), "perf_counter": time.perf_counter()}
     )
+
+    @property
+    def percentiles(self) -> list[float]:
+        """--metric-percentiles as numbers."""
+        return percentiles_of(self.args)
 
     @property
     def virtual(self) -> bool:

@@ -216,7 +216,9 @@ class FakeServer:
         job.record.update(
             queued_time_s=(start_ns - job.arrival_ns) / 1e9,
             num_chunked_prefills=1,
+            chunk_prefill_start_times_s=[start_ns / 1e9],
             chunk_prefill_latencies_s=[0.1],
+            decode_start_times_s=[time_ns / 1e9 for time_ns in times_ns[:-1]],
             decode_latencies_s=[0.05] * (job.tokens - 1),
             pause_latencies_s=[],
             was_missing_blocks=False,

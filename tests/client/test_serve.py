@@ -277,6 +277,29 @@ def test_vllms_file_name_and_plots_stay(server: FakeServer, tmp_path: Path) -> N
     assert page.name.endswith(".timeline.html")
 
 
+def test_timeline_and_descriptions_lie_beside_the_result(
+    server: FakeServer, serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--timeline", "--decode-thresholds", "40,60", "--describe-metrics"]
+    serve(server, *RANDOM, "--num-prompts", "2", *flags)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "result.json",
+        "result.timeline.html",
+        "sendnn_bench_metrics_description.txt",
+    ]
+    assert f"Timeline: {tmp_path / 'result.timeline.html'}" in capsys.readouterr().err
+
+
+def test_timeline_needs_no_detailed_result(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [*server.argv, *BASIC, *RANDOM, "--num-prompts", "2", "--result-dir", str(tmp_path)]
+    run_serve([*flags, "--timeline", "--save-detailed"])
+    (page,) = tmp_path.iterdir()
+    assert page.name.endswith(".timeline.html")
+    assert "--save-detailed needs --save-result" in capsys.readouterr().err
+
+
 # Failures
 
 
