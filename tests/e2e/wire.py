@@ -105,7 +105,11 @@ async def post(
 @asynccontextmanager
 async def session(url: str, warm: bool = False) -> AsyncIterator[Session]:
     """Open a session, and close it whatever happens."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT_S)) as http:
+    # No limit on connections: a request held back here would never reach the engine.
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2),
+        timeout=aiohttp.ClientTimeout(total=LIMIT_S),
+    ) as http:
         body = {"protocol": protocol.PROTOCOL_VERSION, "warm": warm}
         async with http.post(url + protocol.SESSION_ROUTE, json=body) as response:
             opened = await response.json()
