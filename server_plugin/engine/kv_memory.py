@@ -23,6 +23,7 @@ from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from sendnn_bench.errors import UsageError
+from server_plugin.engine.stock_kernels import offer_kernels
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def build_rank(vllm_config: Any, pipeline: int = 1, stage: int = 0) -> Rank:
         UsageError: vLLM's model class cannot be built on the meta device.
     """
     model_config, parallel = vllm_config.model_config, vllm_config.parallel_config
+    offer_kernels()
     # The layers register themselves here by name; each rank is a registry of its own.
     vllm_config.compilation_config.static_forward_context.clear()
     try:
@@ -136,13 +138,38 @@ def build_rank(vllm_config: Any, pipeline: int = 1, stage: int = 0) -> Rank:
     except Exception as error:
         raise UsageError(
             f"cannot lay out {model_config.model} without its weights: vLLM's class for "
-            f"{model_config.architectures} failed with {type(error).__name__}: {error}"
+            f"{model_config.architectures} failed with {type(error).__name__}: {str(error)[:400]}"
         ) from error
+    check_quantized(model, vllm_config)
     context = vllm_config.compilation_config.static_forward_context
     layers = {
         name: layer for name, layer in context.items() if isinstance(layer, AttentionLayerBase)
     }
     return Rank(tensor_bytes(model), layers, pipeline, stage)
+
+
+def check_quantized(model: Any, vllm_config: Any) -> None:
+    """See that a quantized model was laid out with its quantized weights.
+
+    Raises:
+        UsageError: what is quantized shows in the weight files only, or happens while loading.
+    """
+    name = vllm_config.model_config.quantization
+    if vllm_config.quant_config is None:
+        return
+    methods = {type(getattr(module, "quant_method", None)) for module in model.modules()}
+    if any(".online." in method.__module__ for method in methods):
+        raise UsageError(
+            f"--quantization {name} quantizes weights while they are loaded, which is not "
+            "simulated. Describe the quantized model instead, such as --hf-overrides "
+            '\'{"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}\'.'
+        )
+    if not any(".quantization." in method.__module__ for method in methods):
+        raise UsageError(
+            f"quantization {name}: vLLM reads from the weight files which layers are quantized, "
+            "and there are none here. Formats that config.json describes whole, such as fp8 and "
+            "compressed-tensors, are simulated."
+        )
 
 
 def tightest_rank(vllm_config: Any, pipeline: int, memory_bytes: int) -> Rank:
