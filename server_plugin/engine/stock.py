@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,53 @@ from server_plugin.engine.scheduler import SimSchedulerMixin
 from server_plugin.engine.stock_platform import GIB, PIPELINE_KEY
 from server_plugin.engine.stock_sampling import TokenChooser, logprobs
 
-logger = init_logger(__name__)
+logger = init_logger(f"vllm.{__name__}")  # vLLM shows INFO lines of its own loggers only
+
+
+class Arrival(float):
+    """An arrival time whose ties are broken by the order of admission.
+
+    The priority queue would break them by request id, which is random.
+    """
+
+    __slots__ = ("order",)
+    order: int
+
+    def __new__(cls, time_s: float, order: int) -> Arrival:
+        self = super().__new__(cls, time_s)
+        self.order = order
+        return self
+
+    @property
+    def key(self) -> tuple[float, int]:
+        """Time in seconds, then order."""
+        return float(self), self.order
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, Arrival) else float(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: float) -> bool:
+        return self.key < other.key if isinstance(other, Arrival) else float(self) < other
+
+    def __gt__(self, other: float) -> bool:
+        return self.key > other.key if isinstance(other, Arrival) else float(self) > other
+
+    __hash__ = float.__hash__
 
 
 class SimStockScheduler(SimSchedulerMixin, Scheduler):
     """vLLM's scheduler with its steps charged and its preemptions counted."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._admitted = itertools.count()
+
+    def add_request(self, request: Any) -> None:
+        request.arrival_time = Arrival(request.arrival_time, next(self._admitted))
+        super().add_request(request)
 
 
 @dataclass
