@@ -24,11 +24,20 @@ MS = 1_000_000
 EPOCH_S = 1_780_000_000.123456
 """A server's wall clock, nothing like its clients' perf_counter."""
 
-OURS_ONLY = (
-    "arrival_ns first_scheduled_ns token_times_ns finish_ns injected_output_tokens "
-    "injected_output_source chunk_tokens chunk_context_tokens batch_sizes kv_blocks_in_use "
-    "scheduler_steps_waited num_preemptions"
-).split()
+OURS_ONLY = [
+    "arrival_ns",
+    "first_scheduled_ns",
+    "token_times_ns",
+    "finish_ns",
+    "injected_output_tokens",
+    "injected_output_source",
+    "chunk_tokens",
+    "chunk_context_tokens",
+    "batch_sizes",
+    "kv_blocks_in_use",
+    "scheduler_steps_waited",
+    "num_preemptions",
+]
 
 
 @dataclass
@@ -49,17 +58,20 @@ class _Live:
 
 @dataclass
 class Scheduler:
-    """One prefill chunk costs ``prefill_ns``, a decode step ``decode_ns`` and 1 ms a request."""
+    """One prefill chunk costs ``prefill_ns``, a decode step ``decode_ns`` and 1 ms a request,
+    and each up to ``jitter_ns`` more."""
 
     max_batch: int = 4
     tkv_limit: int = 10**9
     prefill_ns: int = 100 * MS
     decode_ns: int = 50 * MS
+    jitter_ns: int = 0
     now_ns: int = 0
     steps: itertools.count = field(default_factory=itertools.count)
     waiting: list[_Live] = field(default_factory=list)
     running: list[_Live] = field(default_factory=list)
     decoded_last: bool = True
+    source: random.Random = field(default_factory=lambda: random.Random(2))
 
     def run(self, arrivals: list[tuple[int, int, int]]) -> list[RequestRecord]:
         """Serve (arrival in ns, prompt tokens, output tokens), sorted by arrival."""
@@ -118,7 +130,8 @@ class Scheduler:
         self.decoded_last = True
 
     def _charge(self, parts: list[tuple[_Live, int]], cost_ns: int, *, decode: bool) -> None:
-        start_ns, self.now_ns = self.now_ns, self.now_ns + cost_ns
+        jitter_ns = self.source.randrange(self.jitter_ns) if self.jitter_ns else 0
+        start_ns, self.now_ns = self.now_ns, self.now_ns + cost_ns + jitter_ns
         told = tuple(
             PartInStep(live.record.request_id, tokens, live.computed, decode)
             for live, tokens in parts

@@ -102,11 +102,12 @@ function ordinal(model, row, segment) {
   return count;
 }
 
+// The engine step of a segment. The segment can begin a rounding error later than the step.
 function stepOf(model, segment) {
-  const starts = model.columns.step_start;
-  let step = lastNotAbove(starts, model.start[segment]);
-  for (; step >= 0 && starts[step] === model.start[segment]; step--) {
-    if (starts[step] + model.columns.step_ns[step] === model.end[segment]) return step;
+  const { step_start, step_ns } = model.columns;
+  const last = lastNotAbove(step_start, model.start[segment]);
+  for (let step = last; step >= 0 && step > last - 4; step--) {
+    if (step_start[step] + step_ns[step] === model.end[segment]) return step;
   }
   return -1;
 }

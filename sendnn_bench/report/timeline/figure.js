@@ -64,7 +64,7 @@ class Figure {
       margin: { l: MARGIN.left, r: MARGIN.right, t: MARGIN.top, b: MARGIN.bottom, pad: 0 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: cssColour("--text"), size: 12, family: getComputedStyle(document.body).fontFamily },
-      xaxis: { gridcolor: grid, zeroline: false, ticksuffix: " s", exponentformat: "none",
+      xaxis: { showgrid: false, zeroline: false, tickmode: "array", ticks: "outside", ticklen: 6, tickcolor: grid,
         title: { text: this.model.head.axis, standoff: 6 }, anchor: Object.values(this.panels).at(-1).axis },
       annotations: [],
     };
@@ -97,13 +97,23 @@ class Figure {
     const every = Math.max(1, Math.ceil((bottom - top) * 15 / this.panels.requests.height));
     const last = Math.min(bottom, this.order.length - 1);
     for (let place = Math.ceil(Math.max(0, top) / every) * every; place <= last; place += every) places.push(place);
-    return { x: [from / 1e9, to / 1e9], y: [bottom, top], places,
+    return { x: [from / 1e9, to / 1e9], y: [bottom, top], places, ...this.ticks(),
       names: places.map(place => `#${this.model.requests[this.order[place]].index}`) };
   }
 
+  // Round seconds, written with as many digits as their distance needs: never a date, never 60.000.
+  ticks() {
+    const from = this.view.from / 1e9, to = this.view.to / 1e9;
+    const rough = (to - from) / Math.max(2, this.width / 110), power = Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].find(factor => factor * 10 ** power >= rough) * 10 ** power;
+    const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), at = [];
+    for (let i = Math.ceil(from / step); i * step <= to; i++) at.push(i * step);
+    return { at, written: at.map(value => `${value.toFixed(digits)} s`) };
+  }
+
   async draw() {
-    const layout = this.layout(), { x, y, places, names } = this.ranges();
-    Object.assign(layout.xaxis, { range: x });
+    const layout = this.layout(), { x, y, places, names, at, written } = this.ranges();
+    Object.assign(layout.xaxis, { range: x, tickvals: at, ticktext: written });
     Object.assign(layout.yaxis, { range: y, tickvals: places, ticktext: names });
     this.data = this.traces();
     this.paint();
@@ -117,9 +127,9 @@ class Figure {
     this.view = this.clamped({ ...this.view, ...view });
     this.paint();
     this.fillLines();
-    const lines = this.data.filter(trace => trace.meta), { x, y, places, names } = this.ranges();
+    const lines = this.data.filter(trace => trace.meta), { x, y, places, names, at, written } = this.ranges();
     await Plotly.update(this.plot, { x: lines.map(line => line.x), y: lines.map(line => line.y) },
-      { "xaxis.range": x, "yaxis.range": y, "yaxis.tickvals": places, "yaxis.ticktext": names },
+      { "xaxis.range": x, "xaxis.tickvals": at, "xaxis.ticktext": written, "yaxis.range": y, "yaxis.tickvals": places, "yaxis.ticktext": names },
       lines.map(line => this.data.indexOf(line)));
   }
 
@@ -158,6 +168,7 @@ class Figure {
     if (steps) layer(steps, image => paintSteps(this.model, this.view, steps.maximum ?? this.maximumOf("step_batch") * 1.08, image, colours));
     context.scale(ratio, ratio);
     drawMarks(this, context);
+    drawGrid(this, context);
     this.stats.milliseconds = performance.now() - started;
   }
 
@@ -195,6 +206,16 @@ function stepLine(times, values, { from, to }, width) {
   }
   if (x.length) { x.push(to / 1e9); y.push(y.at(-1)); }
   return { x, y };
+}
+
+// Time lines behind the bars, at the ticks.
+function drawGrid(figure, context) {
+  context.globalCompositeOperation = "destination-over";
+  context.fillStyle = cssColour("--line");
+  for (const seconds of figure.ticks().at) {
+    for (const { top, height } of Object.values(figure.panels)) context.fillRect(Math.round(figure.xOf(seconds * 1e9)), top, 1, height);
+  }
+  context.globalCompositeOperation = "source-over";
 }
 
 // Selected row, finishes, failures and, where there is room, what a bar is.

@@ -131,7 +131,10 @@ async function start() {
 
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 document.documentElement.dataset.ready = "no";
-start().then(() => { document.documentElement.dataset.ready = "yes"; }, error => {
+start().then(() => requestAnimationFrame(() => requestAnimationFrame(() => {
+  performance.mark("drawn"); // The frame that shows the picture is on the screen.
+  document.documentElement.dataset.ready = "yes";
+})), error => {
   const status = document.getElementById("status");
   status.hidden = false;
   status.textContent = `The picture cannot be drawn in this browser (${error.message}). The tables below are complete.`;

@@ -18,6 +18,7 @@ from sendnn_bench.report.timeline.segments import (
     client_life,
     has_server_times,
     server_life,
+    server_steps,
 )
 from sendnn_bench.results import RequestRow, Result
 
@@ -113,7 +114,7 @@ def _build(result: Result, rows: list[RequestRow]) -> Timeline:
     base_s = 0.0 if axis is Axis.VIRTUAL else min(arrival_s(record) for record in records)
     shift_s = _one_clock_shift_s(rows) if axis is Axis.VIRTUAL else None
     requests = [Request(row, _on_server_axis(row, base_s, shift_s)) for row in rows]
-    steps = _steps(requests)
+    steps = _steps(records, base_s)
     counted = not any(record.get("batch_sizes") for record in records)
     return Timeline(result, axis, requests, steps, counted)
 
@@ -161,12 +162,11 @@ class _StepFacts:
     kv_blocks: int = 0
 
 
-def _steps(requests: Iterable[Request]) -> list[Step]:
+def _steps(records: Iterable[Record], base_s: float) -> list[Step]:
     """Engine steps: rows with equal step times took part in the same step."""
     facts: dict[tuple[int, int], _StepFacts] = {}
-    for request in requests:
-        if request.life is not None and request.row.record is not None:
-            _collect_steps(request.life, request.row.record, facts)
+    for record in records:
+        _collect_steps(record, base_s, facts)
     steps = []
     for (start_ns, end_ns), fact in sorted(facts.items()):
         kind = 2 if fact.prefilling and fact.decoding else int(fact.decoding > 0)
@@ -175,9 +175,8 @@ def _steps(requests: Iterable[Request]) -> list[Step]:
     return steps
 
 
-def _collect_steps(life: Life, record: Record, facts: dict[tuple[int, int], _StepFacts]) -> None:
-    chunks = [s for s in life.segments if s.kind is Kind.PREFILL]
-    decodes = [s for s in life.segments if s.kind is Kind.DECODE]
+def _collect_steps(record: Record, base_s: float, facts: dict[tuple[int, int], _StepFacts]) -> None:
+    chunks, decodes = server_steps(record, base_s)
     batch_sizes, tkvs, blocks = (
         record.get(key) or [] for key in ("batch_sizes", "tkvs", "kv_blocks_in_use")
     )

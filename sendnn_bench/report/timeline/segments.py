@@ -16,6 +16,9 @@ from sendnn_bench.results import RequestRow
 
 NS_PER_S = 1_000_000_000
 
+EPOCH_RESOLUTION_NS = 1_000
+"""Overlap below this is the rounding of epoch seconds in a double (238 ns a unit), not a fault."""
+
 
 class Kind(IntEnum):
     """What a segment is. The numbers go into the page; `KIND_TITLES` names them."""
@@ -97,14 +100,25 @@ def server_life(record: Record, base_s: float) -> Life:
         arrival_ns = _ns(arrival_s(record) - base_s)
     else:
         arrival_ns = int(stamped_ns) - _ns(base_s)
-    chunks = _intervals(record, "chunk_prefill", Kind.PREFILL, base_s)
-    decodes = _intervals(record, "decode", Kind.DECODE, base_s)
+    chunks, decodes = server_steps(record, base_s)
     last_ns = max((step.end_ns for step in (*chunks, *decodes)), default=arrival_ns)
     finish = record.get("finish_ns")
     finish_ns = max(last_ns, arrival_ns) if finish is None else int(finish) - _ns(base_s)
     busy = chunks + decodes + _pauses(record, base_s, finish_ns)
     busy.sort(key=lambda segment: (segment.start_ns, segment.end_ns))
     return _tile(arrival_ns, max(finish_ns, arrival_ns), busy)
+
+
+def server_steps(record: Record, base_s: float) -> tuple[list[Segment], list[Segment]]:
+    """A request's prefill chunks and its decode steps, as recorded, relative to ``base_s``.
+
+    Raises:
+        ValueError, TypeError, OverflowError: as `server_life`.
+    """
+    return (
+        _intervals(record, "chunk_prefill", Kind.PREFILL, base_s),
+        _intervals(record, "decode", Kind.DECODE, base_s),
+    )
 
 
 def client_life(row: RequestRow, base_s: float) -> Life:
@@ -164,7 +178,8 @@ def _tile(arrival_ns: int, finish_ns: int, busy: Sequence[Segment]) -> Life:
     for part, gap_kind in zip(busy, gap_kinds, strict=True):
         start_ns = min(max(part.start_ns, cursor_ns), finish_ns)
         end_ns = min(max(part.end_ns, start_ns), finish_ns)
-        clipped_ns += max(0, part.end_ns - part.start_ns) - (end_ns - start_ns)
+        cut_ns = max(0, part.end_ns - part.start_ns) - (end_ns - start_ns)
+        clipped_ns += cut_ns if cut_ns > EPOCH_RESOLUTION_NS else 0
         if start_ns > cursor_ns:
             segments.append(Segment(gap_kind if stepped else Kind.QUEUE, cursor_ns, start_ns))
         segments.append(Segment(part.kind, start_ns, end_ns))
