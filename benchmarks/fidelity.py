@@ -7,9 +7,10 @@
 2. Measures calibration loads, then held-out loads, these several times over, since a real machine
    is never twice the same.
 3. Fits one profile of each kind to the calibration runs alone.
-4. Simulates the held-out loads, which no fit has seen, and prints the errors.
+4. Simulates the held-out loads, which no fit has seen, as often and with other noise each time,
+   and prints the errors.
 
-Takes about an hour. Result files that are there already are taken as they are, so that an
+Takes one to two hours. Result files that are there already are taken as they are, so that an
 interrupted experiment goes on where it stopped; --fresh measures anew. Run nothing beside it.
 """
 
@@ -81,7 +82,8 @@ CALIBRATION = (
     Load("closed-2", 24, 500, 32, seed=102, concurrency=2),
     Load("closed-4", 40, 900, 32, seed=103, concurrency=4),
     Load("closed-8", 60, 600, 40, seed=104, concurrency=SLOTS),
-    Load("open-60", 30, 600, 24, seed=105, share=0.6),
+    Load("closed-8-short", 60, 250, 48, seed=105, concurrency=SLOTS),
+    Load("open-60", 30, 600, 24, seed=106, share=0.6),
 )
 CAPACITY = "closed-8"
 """The calibration run whose throughput is the capacity."""
@@ -135,6 +137,11 @@ def real_file(directory: Path, load_: Load, repeat: int | None = None) -> Path:
     return directory / f"real-{load_.name}{suffix}.json"
 
 
+def simulated_file(directory: Path, kind: str, load_: Load, repeat: int) -> Path:
+    """Result file of a simulated run."""
+    return directory / f"simulated-{kind}-{load_.name}-{repeat}.json"
+
+
 def _measure(directory: Path, model: Path, repeats: int) -> float:
     """All real runs; returns the capacity in requests per second."""
     plan = [(load_, real_file(directory, load_)) for load_ in CALIBRATION]
@@ -171,9 +178,11 @@ def _simulate(
     ).stdout
     with _server(directory, f"simulated-{kind}", _sim_command(model, profile)) as server:
         for load_ in HELD_OUT:
-            path = directory / f"simulated-{kind}-{load_.name}.json"
-            path.unlink(missing_ok=True)
-            _run(load_, server, path, capacity)
+            for repeat in range(options.repeats):
+                path = simulated_file(directory, kind, load_, repeat)
+                path.unlink(missing_ok=True)
+                # A warm session goes on counting steps, and so draws other noise.
+                _run(load_, server, path, capacity, *(["--warm"] if repeat else []))
     return _report(directory, kind, report, options.repeats)
 
 
@@ -181,14 +190,14 @@ def _report(directory: Path, kind: str, fit: str, repeats: int) -> tuple[str, li
     parts, lines = [f"## Profile of kind {kind}\n", f"```text\n{fit.rstrip()}\n```\n"], []
     for load_ in HELD_OUT:
         real = [load(real_file(directory, load_, repeat)) for repeat in range(repeats)]
-        simulated = load(directory / f"simulated-{kind}-{load_.name}.json")
-        found = lines_of(real, simulated)
+        files = [simulated_file(directory, kind, load_, repeat) for repeat in range(repeats)]
+        found = lines_of(real, [load(path) for path in files])
         lines += found
-        parts += [f"### {load_.name} ({repeats} real runs)\n", load_table(found)]
+        parts += [f"### {load_.name}\n", load_table(found)]
     return "\n".join([parts[0], summary(lines), *parts[1:]]), lines
 
 
-def _run(load_: Load, server: Server, path: Path, capacity: float) -> None:
+def _run(load_: Load, server: Server, path: Path, capacity: float, *flags: str) -> None:
     """Run one load, unless its result is there."""
     if path.exists():
         print(f"{path} is there already", file=sys.stderr)
@@ -197,7 +206,7 @@ def _run(load_: Load, server: Server, path: Path, capacity: float) -> None:
     log = path.with_suffix(".log")
     with log.open("wb") as out:
         done = subprocess.run(
-            client_command(load_, server, path, capacity),
+            [*client_command(load_, server, path, capacity), *flags],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -263,7 +272,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--directory", type=Path, default=Path("results/fidelity"))
-    parser.add_argument("--repeats", type=int, default=3, help="real runs of each held-out load")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="runs of each held-out load, real and simulated"
+    )
     parser.add_argument(
         "--kinds", nargs="+", default=["linear", "table"], choices=["constant", "linear", "table"]
     )

@@ -1,8 +1,8 @@
-"""The error table of the fidelity experiment: simulated against repeated real runs."""
+"""The error table of the fidelity experiment: repeated simulated against repeated real runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,28 +44,36 @@ SHOWN = (*(measure for measure in MEASURES if measure.key in WANTED), SERVER_TTF
 
 @dataclass(frozen=True)
 class Line:
-    """One number of one load: all real runs, and the simulated one."""
+    """One number of one load: of all real runs, and of all simulated ones."""
 
     metric: str
     statistic: str
     real: tuple[float, ...]
-    simulated: float
+    simulated: tuple[float, ...]
     goal: float
 
     @property
-    def mean(self) -> float:
+    def real_mean(self) -> float:
         """Mean of the real runs."""
         return float(np.mean(self.real))
 
     @property
+    def simulated_mean(self) -> float:
+        """Mean of the simulated runs, which differ in noise alone."""
+        return float(np.mean(self.simulated))
+
+    @property
     def spread(self) -> float:
         """Largest distance of a real run from their mean, as a fraction."""
-        return max(abs(value / self.mean - 1) for value in self.real) if self.mean else 0.0
+        mean = self.real_mean
+        return max(abs(value / mean - 1) for value in self.real) if mean else 0.0
 
     @property
     def error(self) -> float:
-        """Simulated over the mean of the real runs, less 1."""
-        return self.simulated / self.mean - 1 if self.mean else float(self.simulated != 0)
+        """Simulated over real mean, less 1."""
+        if not self.real_mean:
+            return float(self.simulated_mean != 0)
+        return self.simulated_mean / self.real_mean - 1
 
     @property
     def met(self) -> bool:
@@ -73,31 +81,25 @@ class Line:
         return abs(self.error) <= max(self.goal, self.spread)
 
 
-def lines_of(real: Sequence[Result], simulated: Result) -> list[Line]:
-    """Every number that both sides have; real runs are repetitions of one load."""
-    return [*_scalars(real, simulated), *_measured(real, simulated)]
+def lines_of(real: Sequence[Result], simulated: Sequence[Result]) -> list[Line]:
+    """Every number that all runs have; each side holds repetitions of one load."""
+    runs = [*real, *simulated]
+    rows = [run.rows() for run in runs]
+    lines: list[Line] = []
 
+    def add(metric: str, statistic: str, values: Sequence[float | None], goal: float) -> None:
+        known = tuple(value for value in values if value is not None)
+        if len(known) == len(runs):
+            sides = known[: len(real)], known[len(real) :]
+            lines.append(Line(metric, statistic, *sides, goal))
 
-def _scalars(real: Sequence[Result], simulated: Result) -> Iterator[Line]:
     for title, key in THROUGHPUT:
-        values = [number(result.data.get(key)) for result in (*real, simulated)]
-        yield from _line(title, "", values, THROUGHPUT_GOAL)
-
-
-def _measured(real: Sequence[Result], simulated: Result) -> Iterator[Line]:
-    rows = [result.rows() for result in (*real, simulated)]
+        add(title, "", [number(run.data.get(key)) for run in runs], THROUGHPUT_GOAL)
     for measure in SHOWN:
         samples = [collect(measure, part) for part in rows]
         for name, percentile, goal in STATISTICS:
-            yield from _line(measure.title, name, [point(s, percentile) for s in samples], goal)
-
-
-def _line(
-    metric: str, statistic: str, values: Sequence[float | None], goal: float
-) -> Iterator[Line]:
-    known = [value for value in values if value is not None]
-    if len(known) == len(values):
-        yield Line(metric, statistic, tuple(known[:-1]), known[-1], goal)
+            add(measure.title, name, [point(s, percentile) for s in samples], goal)
+    return lines
 
 
 def load_table(lines: Sequence[Line]) -> str:
@@ -111,9 +113,9 @@ def load_table(lines: Sequence[Line]) -> str:
 def _cells(line: Line) -> tuple[str, ...]:
     return (
         f"{line.statistic} {line.metric}".strip(),
-        f"{line.mean:,.2f}",
+        f"{line.real_mean:,.2f}",
         f"±{100 * line.spread:.2f} %",
-        f"{line.simulated:,.2f}",
+        f"{line.simulated_mean:,.2f}",
         f"{100 * line.error:+.2f} %",
         f"{100 * line.goal:g} %",
         "met" if line.met else "**missed**",

@@ -10,7 +10,7 @@ import numpy as np
 
 from sendnn_bench import __version__
 from sendnn_bench.calibrate import linear, quality
-from sendnn_bench.calibrate.data import Cells, Floats, Mask, cells_of, tidy, works_of
+from sendnn_bench.calibrate.data import Floats, Mask, Observed, observe, tidy, works_of
 from sendnn_bench.calibrate.steps import MeasuredRun, MeasuredStep, recover
 from sendnn_bench.calibrate.surroundings import frontend_of, host_of, noise_of
 from sendnn_bench.calibrate.table import fit_table
@@ -132,26 +132,26 @@ def _ways(runs: Sequence[MeasuredRun]) -> list[int | None]:
 
 def _candidate(steps: Sequence[MeasuredStep], padded: int | None, options: Options) -> _Candidate:
     works = works_of(steps, padded)
-    cells = cells_of(steps, works)
-    linear.check_amount(cells)
+    observed = observe(steps, works)
+    linear.check_amount(observed)
     # A chunk that always counts as whole has one size: its cost is all in p0 by definition.
     dropped = {*options.drop, *(("p1",) if padded is not None else ())}
-    costs = FITTERS[options.kind](cells, dropped)
+    costs = FITTERS[options.kind](observed, dropped)
     return _Candidate(padded, costs, works, quality.ratios(steps, works, costs))
 
 
-def _fit_constant(cells: Cells, _: Collection[str]) -> Costs:
+def _fit_constant(observed: Observed, _: Collection[str]) -> Costs:
     """Means, so that a whole run takes as long as it did."""
 
-    def mean(part: Cells) -> float:
-        return float(np.average(part.mean_ms, weights=part.count))
+    def mean(part: Observed) -> float:
+        return float(part.ms.mean())
 
-    means = (mean(cells.where(mask)) for mask in (cells.prefill, ~cells.prefill))
+    means = (mean(observed.where(mask)) for mask in (observed.prefill, ~observed.prefill))
     return ConstantCosts(*(tidy(value) for value in means))
 
 
-def _fit_linear(cells: Cells, dropped: Collection[str]) -> Costs:
-    untold = linear.untold(cells, dropped)
+def _fit_linear(observed: Observed, dropped: Collection[str]) -> Costs:
+    untold = linear.untold(observed, dropped)
     if untold:
         lines = "; ".join(untold.values())
         flags = " ".join(f"--drop {name}" for name in untold)
@@ -159,21 +159,21 @@ def _fit_linear(cells: Cells, dropped: Collection[str]) -> Costs:
             f"the data cannot tell {', '.join(untold)}: {lines}. Or leave out what is unknown, as "
             f"costs that are 0: {flags}."
         )
-    return linear.fit_linear(cells, dropped)
+    return linear.fit_linear(observed, dropped)
 
 
-def _fit_table(cells: Cells, dropped: Collection[str]) -> Costs:
-    return fit_table(cells, _told_line(cells, set(dropped)))
+def _fit_table(observed: Observed, dropped: Collection[str]) -> Costs:
+    return fit_table(observed, _told_line(observed, set(dropped)))
 
 
-def _told_line(cells: Cells, dropped: set[str]) -> LinearCosts:
+def _told_line(observed: Observed, dropped: set[str]) -> LinearCosts:
     """Linear fit of what the data tell."""
-    while untold := linear.untold(cells, dropped):
+    while untold := linear.untold(observed, dropped):
         dropped |= set(untold)
-    return linear.fit_linear(cells, dropped)
+    return linear.fit_linear(observed, dropped)
 
 
-FITTERS: dict[str, Callable[[Cells, Collection[str]], Costs]] = {
+FITTERS: dict[str, Callable[[Observed, Collection[str]], Costs]] = {
     "constant": _fit_constant,
     "linear": _fit_linear,
     "table": _fit_table,

@@ -12,7 +12,7 @@ import pytest
 
 from sendnn_bench.calibrate import linear
 from sendnn_bench.calibrate.command import Options, calibrate, run_calibrate
-from sendnn_bench.calibrate.data import cells_of, works_of
+from sendnn_bench.calibrate.data import observe, works_of
 from sendnn_bench.calibrate.steps import MeasuredStep, recover
 from sendnn_bench.errors import ResultError, UsageError
 from sendnn_bench.profile import load
@@ -191,7 +191,7 @@ def test_terms_that_vary_only_together_are_refused() -> None:
     steps = [MeasuredStep(0, 0.1, ((size, 0),), 0, size) for size in (100, 200)]
     # batch and tkv both vary, but batch * tkv is the same in every decode step
     steps += [MeasuredStep(0, 0.05, (), batch, 1200 // batch) for batch in (1, 2, 3, 4)]
-    untold = linear.untold(cells_of(steps, works_of(steps, None)), ["p2"])
+    untold = linear.untold(observe(steps, works_of(steps, None)), ["p2"])
     assert untold == {"d2": "d0 and d2 vary only together; measure loads of other shapes"}
 
 
@@ -235,3 +235,18 @@ def test_a_damaged_result() -> None:
     run.data["spyre_tkvs"][3] = [1]
     with pytest.raises(ResultError, match="and 1 tkvs"):
         recover(run)
+
+
+def test_rare_slow_steps_do_not_bend_a_line_but_count_in_the_total() -> None:
+    spikes = (1.0,) * 98 + (4.0,) * 2
+    known = profile(noise=Noise(2, spikes, spikes))
+    run = result(known, *load_of(150), concurrency=6)
+    found = calibrate([run], Options(noise=False)).profile.costs
+    mean_of_spikes = 1.06
+    for phase in ("prefill", "decode"):
+        values, expected = (astuple(getattr(costs, phase)) for costs in (found, LINEAR))
+        for index in range(3):
+            assert values[index] == pytest.approx(mean_of_spikes * expected[index], rel=0.03)
+    measured_s = sum(step.duration_s for step in recover(run).steps)
+    again = result(profile(found), *load_of(150), concurrency=6)
+    assert sum(s.duration_s for s in recover(again).steps) == pytest.approx(measured_s, rel=1e-6)

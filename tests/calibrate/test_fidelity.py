@@ -24,7 +24,7 @@ def run(slower: float = 1.0) -> Result:
 
 
 def test_equal_runs_have_no_error() -> None:
-    lines = lines_of([run(), run()], run())
+    lines = lines_of([run(), run()], [run()])
     assert {line.metric for line in lines} >= {
         "Time to First Token",
         "Time per Output Token",
@@ -38,7 +38,7 @@ def test_equal_runs_have_no_error() -> None:
 
 
 def test_a_slower_simulation_misses_and_says_so() -> None:
-    lines = lines_of([run(0.99), run(1.01)], run(1.03))
+    lines = lines_of([run(0.99), run(1.01)], [run(1.02), run(1.04)])
     mean = next(line for line in lines if line.statistic == "mean")
     assert mean.error == pytest.approx(0.03, abs=1e-6)
     assert mean.spread == pytest.approx(0.01, abs=1e-6)
@@ -48,8 +48,8 @@ def test_a_slower_simulation_misses_and_says_so() -> None:
 
 
 def test_the_real_runs_own_spread_is_allowed() -> None:
-    assert Line("m", "mean", (95.0, 105.0), 104.0, goal=0.02).met
-    assert not Line("m", "mean", (99.0, 101.0), 104.0, goal=0.02).met
+    assert Line("m", "mean", (95.0, 105.0), (104.0,), goal=0.02).met
+    assert not Line("m", "mean", (99.0, 101.0), (104.0,), goal=0.02).met
 
 
 def test_held_out_loads_were_not_used_for_fitting() -> None:
