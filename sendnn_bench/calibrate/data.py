@@ -23,6 +23,9 @@ HUBER = 1.345
 MEDIAN_OF_NORMAL = 0.6745
 """Median size of a normal error, in standard deviations."""
 
+NOTHING_MS = 1e-12
+"""A femtosecond: coefficients below are rounding."""
+
 EXACT = 1e-9
 """Relative errors below are rounding."""
 
@@ -122,4 +125,4 @@ def mean_ratio(observed: Observed, predicted_ms: Floats) -> float:
 
 def tidy(value: float) -> float:
     """Without the digits that are rounding: a profile is read by people too."""
-    return float(f"{value:.9g}")
+    return float(f"{value:.9g}") if value > NOTHING_MS else 0.0
