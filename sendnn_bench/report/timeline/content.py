@@ -58,8 +58,9 @@ def columns(timeline: Timeline) -> dict[str, Column]:
 
 
 def e2el_s(request: Request) -> float | None:
-    """The client's end-to-end latency, None for a failed request."""
-    return None if request.row.failed else request.row.e2el_s
+    """The client's end-to-end latency, None where it failed or the file tells no number."""
+    value = request.row.e2el_s
+    return None if request.row.failed or not math.isfinite(value) else value
 
 
 def _request(request: Request) -> dict[str, Any]:

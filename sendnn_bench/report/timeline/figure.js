@@ -94,7 +94,7 @@ class Figure {
   // Ranges and row labels of the view, as Plotly's axes take them.
   ranges() {
     const { from, to, top, bottom } = this.view, places = [];
-    const every = Math.max(1, Math.ceil((bottom - top) * 15 / this.panels.requests.height));
+    const every = roundStep(Math.max(1, (bottom - top) * 15 / this.panels.requests.height));
     const last = Math.min(bottom, this.order.length - 1);
     for (let place = Math.ceil(Math.max(0, top) / every) * every; place <= last; place += every) places.push(place);
     return { x: [from / 1e9, to / 1e9], y: [bottom, top], places, ...this.ticks(),
@@ -104,8 +104,7 @@ class Figure {
   // Round seconds, written with as many digits as their distance needs: never a date, never 60.000.
   ticks() {
     const from = this.view.from / 1e9, to = this.view.to / 1e9;
-    const rough = (to - from) / Math.max(2, this.width / 110), power = Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].find(factor => factor * 10 ** power >= rough) * 10 ** power;
+    const step = roundStep((to - from) / Math.max(2, this.width / 110));
     const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), at = [];
     for (let i = Math.ceil(from / step); i * step <= to; i++) at.push(i * step);
     return { at, written: at.map(value => `${value.toFixed(digits)} s`) };
@@ -183,6 +182,12 @@ class Figure {
     const found = Object.entries(this.panels).find(([, p]) => y >= p.top && y <= p.top + p.height);
     return found ? found[0] : null;
   }
+}
+
+// The next of 1, 2, 5, 10, 20, 50, ... (and 0.5, 0.2, ...).
+function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].find(factor => factor * power >= least * .999999) * power;
 }
 
 // A step line of at most four points a pixel: first, lowest, highest and last of the column.

@@ -94,7 +94,7 @@ def build(result: Result) -> Timeline:
     """
     try:
         rows = result.rows()
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ResultError(f"{result.path}: a per-request column is damaged: {error}.") from error
     if not rows:
         raise ResultError(f"{result.path} holds no requests: there is nothing to draw.")

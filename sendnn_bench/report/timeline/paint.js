@@ -139,12 +139,13 @@ function paintSteps(model, view, maximum, image, colours) {
   const { step_start, step_ns, step_kind, step_batch } = model.columns;
   const { width, height } = image, pixels = new Uint32Array(image.data.buffer);
   const perPixel = (view.to - view.from) / width;
-  const tops = STEP_PAINT.map(() => new Float64Array(width));
+  const tops = STEP_PAINT.map(() => new Float64Array(width)), borders = new Uint8Array(width);
   let step = Math.max(0, lastNotAbove(step_start, view.from));
   for (; step < step_start.length && step_start[step] <= view.to; step++) {
     const x0 = Math.floor((step_start[step] - view.from) / perPixel);
     const x1 = Math.ceil((step_start[step] + step_ns[step] - view.from) / perPixel);
     const top = tops[step_kind[step]];
+    if (x1 - x0 >= 4 && x1 > 0 && x1 <= width) borders[x1 - 1] = BORDER;
     for (let x = Math.max(0, x0); x < Math.min(width, Math.max(x1, x0 + 1)); x++) {
       if (step_batch[step] > top[x]) top[x] = step_batch[step];
     }
@@ -152,7 +153,7 @@ function paintSteps(model, view, maximum, image, colours) {
   for (let x = 0; x < width; x++) {
     const kinds = [0, 1, 2].filter(kind => tops[kind][x]).sort((a, b) => tops[b][x] - tops[a][x]);
     for (const kind of kinds) {
-      const colour = colours[STEP_PAINT[kind]];
+      const colour = colours[STEP_PAINT[kind] | borders[x]];
       const top = Math.max(0, Math.round(height * (1 - tops[kind][x] / maximum)));
       for (let y = top; y < height; y++) pixels[y * width + x] = colour;
     }
