@@ -6,24 +6,42 @@ instead of failing in mid-run.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 from dataclasses import dataclass
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from sendnn_bench.errors import UsageError
 
-SUPPORTED = {"vllm": "0.28.x", "sendnn-inference": "2.6.x"}
+SUPPORTED = {"vllm": SpecifierSet(">=0.28,<0.34"), "sendnn-inference": SpecifierSet(">=2.6,<2.7")}
+"""The tests ran with vLLM 0.28.0 (both targets, sendnn-inference 2.6.3) and 0.33.0 (stock). In
+between the hooks below decide."""
 
 
 @dataclass(frozen=True)
 class Hook:
-    """``module:attribute.path``, and why the plugin needs it."""
+    """``module:attribute.path``, and why the plugin needs it.
+
+    ``later`` is where newer versions keep it.
+    """
 
     place: str
     why: str
+    later: str = ""
 
+
+AUTHENTICATION = Hook(
+    "vllm.entrypoints.serve.utils.server_utils:AuthenticationMiddleware",
+    "called: the /sim routes ask for the server's API key",
+    later="vllm.entrypoints.serve.middleware.authenticate:AuthenticationMiddleware",
+)
 
 COMMON = (
+    AUTHENTICATION,
     Hook("vllm.v1.engine.core:EngineCoreProc.has_work", "replaced: closed gate means no work"),
     Hook(
         "vllm.v1.engine.core:EngineCoreProc._handle_client_request",
@@ -160,6 +178,36 @@ def resolve(place: str) -> object:
     return found
 
 
+def find(hook: Hook) -> Any:
+    """The object of a row, wherever the installed version keeps it.
+
+    Raises:
+        ImportError, AttributeError: it is in neither place; the error is of the first.
+    """
+    try:
+        return resolve(hook.place)
+    except (ImportError, AttributeError):
+        if hook.later:
+            with contextlib.suppress(ImportError, AttributeError):
+                return resolve(hook.later)
+        raise
+
+
+def check_versions() -> None:
+    """Compare what is installed with `SUPPORTED`.
+
+    Raises:
+        UsageError: a version is outside.
+    """
+    for name, version in versions().items():
+        wanted = SUPPORTED.get(name)
+        if wanted is not None and not wanted.contains(Version(version), prereleases=True):
+            raise UsageError(
+                f"{name} {version} is not supported by the simulator; it takes {name}{wanted}. "
+                "Install a supported version."
+            )
+
+
 def check(hooks: tuple[Hook, ...]) -> None:
     """Resolve every row.
 
@@ -168,12 +216,17 @@ def check(hooks: tuple[Hook, ...]) -> None:
     """
     for hook in hooks:
         try:
-            resolve(hook.place)
+            find(hook)
         except (ImportError, AttributeError) as error:
             raise UsageError(
                 f"the simulator needs {hook.place} ({hook.why}), which this installation does not "
-                f"have: {error}. Installed: {versions()}; supported: {SUPPORTED}."
+                f"have: {error}. Installed: {versions()}; supported: {supported()}."
             ) from error
+
+
+def supported() -> str:
+    """Supported versions, for messages."""
+    return ", ".join(f"{name}{wanted}" for name, wanted in SUPPORTED.items())
 
 
 def versions() -> dict[str, str]:

@@ -57,8 +57,13 @@ def platform_plugin() -> str | None:
 
 def endpoint_plugin() -> SimEndpoints | Any:
     """`vllm.endpoint_plugins`: the /sim routes."""
-    from server_plugin.http.routes import SimEndpoints
-
+    try:
+        from server_plugin.http.routes import SimEndpoints
+    except ImportError as error:
+        # vLLM would log it and serve without the routes.
+        if settings.enabled(os.environ):
+            stop(UsageError(f"this vLLM lacks what the /sim routes need: {error}."))
+        raise
     return SimEndpoints()
 
 

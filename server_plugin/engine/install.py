@@ -30,6 +30,7 @@ def install_engine() -> None:
     """Gate and control calls on EngineCore. Does nothing the second time."""
     if getattr(EngineCoreProc, MARK, False):
         return
+    hooks.check_versions()
     hooks.check(hooks.COMMON)
     EngineCore.sim_original_add_request = EngineCore.add_request
     for name, wrapper in core.WRAPPERS.items():

@@ -23,7 +23,6 @@ from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from sendnn_bench.errors import UsageError
-from server_plugin.engine.stock_kernels import offer_kernels
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,11 @@ def build_rank(vllm_config: Any, pipeline: int = 1, stage: int = 0) -> Rank:
         UsageError: vLLM's model class cannot be built on the meta device.
     """
     model_config, parallel = vllm_config.model_config, vllm_config.parallel_config
-    offer_kernels()
+    if vllm_config.quant_config is not None:
+        # Here, not at import: it imports every kernel of every device, which can fail without one.
+        from server_plugin.engine.stock_kernels import offer_kernels
+
+        offer_kernels()
     # The layers register themselves here by name; each rank is a registry of its own.
     vllm_config.compilation_config.static_forward_context.clear()
     try:
