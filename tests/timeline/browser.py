@@ -19,7 +19,7 @@ FLAGS = (
     "--disable-sync",
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-READY = "document.documentElement.dataset.ready === 'yes'"
+READY = "html[data-ready=yes]"
 READY_MS = 30_000
 
 
@@ -40,5 +40,21 @@ def chromium() -> Iterator[Browser]:
 def open_timeline(page: Page, path: Path) -> Page:
     """Open a timeline and wait until it is drawn."""
     page.goto(path.resolve().as_uri())
-    page.wait_for_function(READY, timeout=READY_MS)
+    page.wait_for_selector(READY, state="attached", timeout=READY_MS)
     return page
+
+
+def wait_until(page: Page, condition: str) -> None:
+    """Wait for a JavaScript condition, at most 600 frames.
+
+    The page's policy forbids the evaluation of strings that `wait_for_function` relies on.
+    """
+    held = page.evaluate(
+        f"""async () => {{
+          for (let frame = 0; frame < 600 && !({condition}); frame++) {{
+            await new Promise(requestAnimationFrame);
+          }}
+          return {condition};
+        }}"""
+    )
+    assert held, f"never true: {condition}"

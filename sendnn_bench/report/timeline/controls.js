@@ -55,11 +55,12 @@ class Controls {
       figure.show({ from: xaxis.range[0] * 1e9, to: xaxis.range[1] * 1e9,
         bottom: Math.max(...yaxis.range), top: Math.min(...yaxis.range) });
     });
+    // Plotly's own event: its drag layer keeps the browser's double clicks to itself.
+    figure.plot.on("plotly_doubleclick", () => this.act("fit"));
     picture.addEventListener("mousemove", event => this.hover(event));
     picture.addEventListener("mouseleave", () => this.hideTip());
     picture.addEventListener("mousedown", event => { this.pressed = [event.clientX, event.clientY]; }, true);
     picture.addEventListener("click", event => this.click(event), true);
-    picture.addEventListener("dblclick", () => this.act("fit"), true);
     picture.addEventListener("wheel", event => this.wheel(event), { passive: false });
     document.addEventListener("keydown", event => this.key(event));
     new ResizeObserver(() => this.resized()).observe(picture);
