@@ -78,12 +78,14 @@ class Advance:
     ``reason`` is ``until`` (the clock reached the limit), ``finished`` (at least one request
     finished in the step that ended at ``now_ns``), ``rejected`` (a submitted request was settled
     without running; the clock did not move) or ``idle`` (nothing is left to run and the grant had
-    no limit). ``finished`` lists ``seq`` numbers, aborted ones included.
+    no limit). ``finished`` lists ``seq`` numbers, aborted ones included, and ``finished_ns`` when
+    the client sees the end of each: at ``now_ns``, or before it within the last step.
     """
 
     now_ns: int
     reason: AdvanceReason
     finished: list[int] = field(default_factory=list)
+    finished_ns: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -95,3 +97,5 @@ class SessionClosed:
     requests: int
     foreign_requests: int
     """Requests of other clients that the engine served meanwhile: not 0 means disturbed."""
+    outside_steps: int = 0
+    """Steps beyond the domain on which the cost profile was measured."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sendnn_bench.errors import UsageError
@@ -15,10 +14,8 @@ from server_plugin import settings
 if TYPE_CHECKING:
     from server_plugin.http.routes import SimEndpoints
 
-PLUGIN = "sendnn_bench_sim"
 ALLOW_LIST = "VLLM_PLUGINS"
 STOCK_PLATFORM = "server_plugin.engine.stock_platform.SimStockPlatform"
-SPYRE_PACKAGE = "sendnn_inference"
 
 
 def register() -> None:
@@ -27,7 +24,7 @@ def register() -> None:
         if not settings.enabled(os.environ):
             return
         loaded = settings.load(os.environ)
-        target = resolve_target(loaded)
+        target = settings.resolve_target(loaded)
         if loaded.parity:
             os.environ["SENDNN_INFERENCE_BENCH_METRICS_ENABLED"] = "1"
         _allow_own_endpoints()
@@ -47,7 +44,7 @@ def platform_plugin() -> str | None:
     try:
         if not settings.enabled(os.environ):
             return None
-        if resolve_target(settings.load(os.environ)) != "stock":
+        if settings.resolve_target(settings.load(os.environ)) != "stock":
             return None
         _check_only_platform()
     except UsageError as error:
@@ -67,23 +64,6 @@ def endpoint_plugin() -> SimEndpoints | Any:
     return SimEndpoints()
 
 
-def resolve_target(loaded: settings.SimSettings) -> str:
-    """`spyre` or `stock`.
-
-    Raises:
-        UsageError: spyre is asked for and sendnn-inference is not installed.
-    """
-    installed = find_spec(SPYRE_PACKAGE) is not None
-    if loaded.target == "spyre" and not installed:
-        raise UsageError(
-            "target spyre needs sendnn-inference, which is not installed. Install "
-            "`sendnn-bench[spyre]`, or choose target stock."
-        )
-    if loaded.target == "auto":
-        return "spyre" if installed else "stock"
-    return loaded.target
-
-
 def _check_only_platform() -> None:
     """vLLM takes one platform plugin, and sendnn-inference's would be loaded beside ours.
 
@@ -91,12 +71,13 @@ def _check_only_platform() -> None:
         UsageError: that is the case.
     """
     allowed = os.environ.get(ALLOW_LIST)
-    named = allowed is None or SPYRE_PACKAGE in [name.strip() for name in allowed.split(",")]
-    if named and find_spec(SPYRE_PACKAGE) is not None:
+    spyre = settings.SPYRE_PACKAGE
+    named = allowed is None or spyre in [name.strip() for name in allowed.split(",")]
+    if named and settings.spyre_installed():
         raise UsageError(
-            f"target stock cannot run beside the platform of {SPYRE_PACKAGE}, which is installed "
-            f"and which {ALLOW_LIST}={allowed!r} loads. Export {ALLOW_LIST}={PLUGIN}, or start "
-            "the server with `sendnn-bench sim-server --target stock`."
+            f"target stock cannot run beside the platform of {spyre}, which is installed and which "
+            f"{ALLOW_LIST}={allowed!r} loads. Export {ALLOW_LIST}={settings.PLUGIN}, or start the "
+            "server with `sendnn-bench sim-server --target stock`."
         )
 
 
@@ -112,7 +93,7 @@ def _allow_own_endpoints() -> None:
         "vllm.io_processor_plugins",
     )
     names = {entry.name for group in groups for entry in entry_points(group=group)}
-    os.environ[ALLOW_LIST] = ",".join(sorted(names | {PLUGIN}))
+    os.environ[ALLOW_LIST] = ",".join(sorted(names | {settings.PLUGIN}))
 
 
 def stop(error: UsageError) -> NoReturn:

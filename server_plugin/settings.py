@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,11 @@ from sendnn_bench.protocol import ClockMode
 
 PREFIX = "SENDNN_INFERENCE_SIM_"
 MODE_VARIABLE = PREFIX + "MODE"
+
+PLUGIN = "sendnn_bench_sim"
+"""The plugin's name in every entry point group, and in vLLM's allow-list."""
+
+SPYRE_PACKAGE = "sendnn_inference"
 
 Target = Literal["auto", "spyre", "stock"]
 Runner = Literal["full", "lean"]
@@ -200,6 +206,27 @@ def load(environ: Mapping[str, str]) -> SimSettings:
                 f"{variable.name}={text!r} is not allowed; it takes {variable.allowed}."
             ) from error
     return SimSettings(**values)
+
+
+def spyre_installed() -> bool:
+    """True where the spyre target can run."""
+    return find_spec(SPYRE_PACKAGE) is not None
+
+
+def resolve_target(settings: SimSettings) -> Literal["spyre", "stock"]:
+    """Whose scheduler runs.
+
+    Raises:
+        UsageError: spyre is asked for and sendnn-inference is not installed.
+    """
+    if settings.target == "spyre" and not spyre_installed():
+        raise UsageError(
+            "target spyre needs sendnn-inference, which is not installed. Install "
+            "`sendnn-bench[spyre]`, or choose target stock."
+        )
+    if settings.target == "auto":
+        return "spyre" if spyre_installed() else "stock"
+    return settings.target
 
 
 def describe(settings: SimSettings) -> dict[str, Any]:

@@ -153,24 +153,39 @@ class SimSession:
         return answer
 
     async def _apply(self, answer: Advance, granted: int) -> None:
-        ended = self._ended(answer, granted)
-        while (timer_ns := self.clock.next_timer_ns()) is not None and timer_ns <= answer.now_ns:
+        """Fire timers and release requests in the order of their times, timers first."""
+        for time_ns, tickets in self._ended(answer, granted):
+            await self._fire_timers(time_ns)
+            self.clock.move_to(time_ns)
+            await self._release(tickets)
+            await settle()
+        await self._fire_timers(answer.now_ns)
+        self.clock.move_to(answer.now_ns)
+
+    async def _fire_timers(self, until_ns: int) -> None:
+        while (timer_ns := self.clock.next_timer_ns()) is not None and timer_ns <= until_ns:
             self.clock.fire_next()
             await settle()
-        self.clock.move_to(answer.now_ns)
-        await self._release(ended)
 
-    def _ended(self, answer: Advance, granted: int) -> list[Ticket]:
-        """Requests that the server finished, and those of the grant that failed on their way.
+    def _ended(self, answer: Advance, granted: int) -> list[tuple[int, list[Ticket]]]:
+        """Requests that the server finished, and those of the grant that failed on their way, by
+        the time at which the client sees their end.
 
         One that fails later than the grant waits for the next answer, however fast it fails: the
         order of releases must not depend on real time.
         """
-        ended = {seq for seq in answer.finished if seq in self._in_flight}
-        for seq in ended:
+        times_ns = answer.finished_ns or [answer.now_ns] * len(answer.finished)
+        seen = dict(zip(answer.finished, times_ns, strict=True))
+        seen = {seq: time_ns for seq, time_ns in seen.items() if seq in self._in_flight}
+        for seq in seen:
             self._in_flight[seq].finished = True
-        ended.update(seq for seq in self._failed if seq < granted)
-        return [self._in_flight[seq] for seq in sorted(ended)]
+        for seq in self._failed:
+            if seq < granted:
+                seen.setdefault(seq, answer.now_ns)
+        by_time: dict[int, list[Ticket]] = {}
+        for seq in sorted(seen):
+            by_time.setdefault(seen[seq], []).append(self._in_flight[seq])
+        return sorted(by_time.items())
 
     async def _release(self, due: Sequence[Ticket]) -> None:
         pending = [ticket.responded for ticket in due if not ticket.responded.done()]

@@ -8,7 +8,6 @@ from typing import Any
 
 from server_plugin import settings
 from server_plugin.http.sessions import SESSIONS
-from server_plugin.register import resolve_target
 from server_plugin.sim import fields as sim_fields
 
 RUNNER_VARIABLE = settings.PREFIX + "RUNNER"
@@ -56,7 +55,7 @@ def _session_problem(request: Any, session: str) -> str | None:
 @functools.cache
 def _lean() -> bool:
     loaded = settings.load(os.environ)
-    return loaded.runner == "lean" and resolve_target(loaded) == "spyre"
+    return loaded.runner == "lean" and settings.resolve_target(loaded) == "spyre"
 
 
 def _needs_logits(request: Any) -> str | None:

@@ -15,7 +15,7 @@ from vllm.entrypoints.serve.utils.server_utils import AuthenticationMiddleware
 from vllm.logger import init_logger
 
 from sendnn_bench.protocol import INFO_ROUTE, PROTOCOL_VERSION, SESSION_ROUTE, ServerInfo
-from server_plugin import hooks, register
+from server_plugin import hooks
 from server_plugin import settings as sim_settings
 from server_plugin.engine.scheduler import cost_model
 from server_plugin.http.sessions import SESSIONS
@@ -76,7 +76,7 @@ class Controller:
         return ServerInfo(
             protocol=PROTOCOL_VERSION,
             clock=self._settings.clock,
-            target=register.resolve_target(self._settings),
+            target=sim_settings.resolve_target(self._settings),
             model=self._model,
             cost_model=cost_model(self._settings).describe(),
             versions=hooks.versions(),
@@ -237,7 +237,7 @@ async def close_session(name: str, request: Request) -> dict[str, Any]:
 class SimEndpoints:
     """The plugin as vLLM's `EndpointPlugin` protocol wants it."""
 
-    name = register.PLUGIN
+    name = sim_settings.PLUGIN
     required_tasks = ("generate",)
 
     def attach_router(self, app: FastAPI) -> None:

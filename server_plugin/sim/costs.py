@@ -36,7 +36,19 @@ class StepShape:
 
 
 class CostModel(Protocol):
-    """One small class per model."""
+    """One small class per model.
+
+    ``outside_steps`` counts steps beyond the measured domain. The frontend terms are the time from
+    a request's arrival to the engine, and from a token's end of step to the client.
+    """
+
+    outside_steps: int
+
+    @property
+    def frontend_request_ns(self) -> int: ...
+
+    @property
+    def frontend_token_ns(self) -> int: ...
 
     def step_ns(self, shape: StepShape) -> int:
         """Cost of a step in nanoseconds, never negative."""
@@ -45,12 +57,15 @@ class CostModel(Protocol):
         """Kind and parameters, as recorded in results."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ConstantCost:
     """A step with a prefill chunk costs ``prefill_ns``, any other ``decode_ns``."""
 
     prefill_ns: int
     decode_ns: int
+    outside_steps: int = 0
+    frontend_request_ns: int = 0
+    frontend_token_ns: int = 0
 
     def step_ns(self, shape: StepShape) -> int:
         return self.prefill_ns if shape.chunks else self.decode_ns

@@ -94,6 +94,7 @@ class EngineSim(Generic[T]):
         if cold:
             self.clock.reset()
             self.recorder.reset()
+            self._costs.outside_steps = 0
         self._session = _Session(name, Gate(self.clock))
 
     def end(self) -> SessionClosed:
@@ -105,6 +106,7 @@ class EngineSim(Generic[T]):
             steps=self.recorder.steps,
             requests=session.gate.requests,
             foreign_requests=session.foreign_total,
+            outside_steps=self._costs.outside_steps,
         )
 
     def session_requests(self) -> list[str]:
@@ -170,7 +172,8 @@ class EngineSim(Generic[T]):
         session = self._session
         if session is None or session.name != fields.session:
             return False
-        if session.gate.receive(fields.seq, fields.arrival_ns, item):
+        reaches_engine_ns = fields.arrival_ns + self._costs.frontend_request_ns
+        if session.gate.receive(fields.seq, reaches_engine_ns, item):
             self.recorder.arrive(record)
         return False
 
@@ -194,10 +197,11 @@ class EngineSim(Generic[T]):
         record = self.recorder.finish(request_id, self.clock.now_ns, reason)
         if record is None:
             return None
+        token_delay_ns = self._costs.frontend_token_ns
         if record.seq is not None and self._session is not None:
-            self._session.gate.finish(record.seq)
+            self._session.gate.finish(record.seq, self.clock.now_ns + token_delay_ns)
         self._metrics_file.write(record)
-        return record.to_wire(self._chunk_size_tokens)
+        return record.to_wire(self._chunk_size_tokens, token_delay_ns)
 
     # Steps
 

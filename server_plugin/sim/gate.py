@@ -47,7 +47,7 @@ class Gate(Generic[T]):
         self._grant: _Grant | None = None
         self._submitted = 0
         self._resolved: set[int] = set()
-        self._ended: list[int] = []
+        self._ended: list[tuple[int, int]] = []
         self._rejected = False
 
     @property
@@ -83,19 +83,20 @@ class Gate(Generic[T]):
         """The request ended before the engine saw it; nothing waits for it any more."""
         if seq not in self._resolved:
             self._resolved.add(seq)
-            self._ended.append(seq)
+            self._end(seq, self._clock.now_ns)
             self._rejected = True
 
-    def finish(self, seq: int) -> None:
-        """The request finished, or was aborted, in the step that ends now."""
-        self._ended.append(seq)
+    def finish(self, seq: int, seen_ns: int) -> None:
+        """The request finished or was aborted; the client sees that at ``seen_ns``."""
+        self._end(seq, seen_ns)
 
     def drop_staged(self, condition: Callable[[T], bool]) -> list[T]:
         """Take requests out that are not admitted yet (aborted ones); they count as finished."""
         dropped = [entry for entry in self._staged if condition(entry.item)]
         self._staged = [entry for entry in self._staged if not condition(entry.item)]
         heapq.heapify(self._staged)
-        self._ended.extend(entry.seq for entry in dropped)
+        for entry in dropped:
+            self._end(entry.seq, self._clock.now_ns)
         return [entry.item for entry in dropped]
 
     def turn(self, idle: bool) -> list[T]:
@@ -107,7 +108,7 @@ class Gate(Generic[T]):
         if not self.open:
             return []
         while True:
-            if self._rejected or self._ended:
+            if self._rejected or self._seen():
                 self._answer("rejected" if self._rejected else "finished")
                 return []
             if self._reached_limit():
@@ -132,6 +133,12 @@ class Gate(Generic[T]):
             f"not yet received {missing[:20]}, staged {[entry.seq for entry in self._staged][:20]}"
         )
 
+    def _end(self, seq: int, seen_ns: int) -> None:
+        heapq.heappush(self._ended, (seen_ns, seq))
+
+    def _seen(self) -> bool:
+        return bool(self._ended) and self._ended[0][0] <= self._clock.now_ns
+
     def _waiting_for_requests(self) -> bool:
         return len(self._resolved) < self._submitted
 
@@ -148,11 +155,22 @@ class Gate(Generic[T]):
     def _next_event_ns(self) -> int | None:
         until_ns = self._grant.until_ns if self._grant else None
         staged_ns = self._staged[0].arrival_ns if self._staged else None
-        times = [time_ns for time_ns in (until_ns, staged_ns) if time_ns is not None]
+        seen_ns = self._ended[0][0] if self._ended else None
+        times = [time_ns for time_ns in (until_ns, staged_ns, seen_ns) if time_ns is not None]
         return min(times, default=None)
 
     def _answer(self, reason: AdvanceReason) -> None:
         grant, self._grant = self._grant, None
-        ended, self._ended, self._rejected = self._ended, [], False
+        self._rejected = False
+        ended = []
+        while self._seen():
+            ended.append(heapq.heappop(self._ended))
         assert grant is not None
-        grant.answer(Advance(now_ns=self._clock.now_ns, reason=reason, finished=sorted(ended)))
+        grant.answer(
+            Advance(
+                now_ns=self._clock.now_ns,
+                reason=reason,
+                finished=[seq for _, seq in ended],
+                finished_ns=[seen_ns for seen_ns, _ in ended],
+            )
+        )

@@ -116,8 +116,11 @@ class RequestRecord:
             return 0
         return phase.start_ns[-1] + phase.duration_ns[-1] - phase.start_ns[0]
 
-    def to_wire(self, chunk_size_tokens: int) -> dict[str, Any]:
-        """The record under upstream's field names (seconds as floats) with ours beside them."""
+    def to_wire(self, chunk_size_tokens: int, token_delay_ns: int = 0) -> dict[str, Any]:
+        """The record under upstream's field names (seconds as floats) with ours beside them.
+
+        Token and finish times are the client's: ``token_delay_ns`` after the end of the step.
+        """
         prefill, decode = self.prefill, self.decode
         executed = len(prefill.start_ns)
         expected = math.ceil(self.prompt_tokens / chunk_size_tokens)
@@ -142,8 +145,8 @@ class RequestRecord:
             "was_missing_blocks": self.was_missing_blocks,
             "arrival_ns": self.arrival_ns,
             "first_scheduled_ns": prefill.start_ns[0] if prefill.start_ns else None,
-            "token_times_ns": self.token_times_ns,
-            "finish_ns": self.finish_ns,
+            "token_times_ns": [time_ns + token_delay_ns for time_ns in self.token_times_ns],
+            "finish_ns": None if self.finish_ns is None else self.finish_ns + token_delay_ns,
             "injected_output_tokens": self.injected_output_tokens,
             "injected_output_source": self.injected_output_source,
             "chunk_tokens": self.chunk_tokens,

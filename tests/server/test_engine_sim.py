@@ -47,11 +47,32 @@ def test_a_session_from_begin_to_end(tmp_path: Path) -> None:
     assert sim.turn(idle=True) == []
     assert record is not None
     assert record["token_times_ns"] == [100 * MS, 150 * MS]
-    assert answers == [Advance(150 * MS, "finished", [0])]
+    assert answers == [Advance(150 * MS, "finished", [0], [150 * MS])]
     closed = sim.end()
     assert (closed.steps, closed.requests, closed.foreign_requests) == (2, 1, 0)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(entry)["finish_reason"] for entry in lines] == ["stop"]
+
+
+def test_frontend_terms_delay_arrivals_and_tokens(tmp_path: Path) -> None:
+    """2 ms to the engine, 3 ms back: TTFT is 105 ms, and the client sees the end at 155 ms."""
+    sim = engine(tmp_path)
+    sim._costs.frontend_request_ns, sim._costs.frontend_token_ns = 2 * MS, 3 * MS
+    answers: list[Advance] = []
+    sim.begin("s", cold=True)
+    sim.arrive("a", 10, SimFields("s", 0, 0), "request a")
+    sim.grant(None, 1, answers.append)
+    assert sim.turn(idle=True) == ["request a"]
+    sim.admit("a")
+    step(sim, "a", 10, 0, decode=False)
+    step(sim, "a", 1, 10, decode=True)
+    record = sim.finish("a", "stop")
+    assert record is not None
+    assert record["queued_time_s"] == 0.002
+    assert record["token_times_ns"] == [105 * MS, 155 * MS]
+    assert record["finish_ns"] == 155 * MS
+    sim.turn(idle=True)
+    assert answers == [Advance(155 * MS, "finished", [0], [155 * MS])]
 
 
 def test_a_cold_session_starts_at_zero_and_a_warm_one_goes_on(tmp_path: Path) -> None:

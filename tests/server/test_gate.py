@@ -93,10 +93,34 @@ def test_finished_requests_answer_in_sequence_order(bench: Bench) -> None:
     bench.grant(None, 3)
     bench.gate.turn(idle=True)
     bench.clock.charge(50)
-    bench.gate.finish(2)
-    bench.gate.finish(0)
+    bench.gate.finish(2, 50)
+    bench.gate.finish(0, 50)
     bench.gate.turn(idle=False)
-    assert bench.answers == [Advance(50, "finished", [0, 2])]
+    assert bench.answers == [Advance(50, "finished", [0, 2], [50, 50])]
+
+
+def test_an_end_is_told_when_the_client_sees_it(bench: Bench) -> None:
+    """The last token leaves the engine at 50 and reaches the client at 70, within the next step."""
+    bench.gate.receive(0, 0, "a")
+    bench.grant(None, 1)
+    bench.gate.turn(idle=True)
+    bench.clock.charge(50)
+    bench.gate.finish(0, 70)
+    assert bench.gate.turn(idle=False) == []
+    assert bench.answers == []
+    bench.clock.charge(50)
+    bench.gate.turn(idle=False)
+    assert bench.answers == [Advance(100, "finished", [0], [70])]
+
+
+def test_an_idle_engine_jumps_to_when_the_client_sees_an_end(bench: Bench) -> None:
+    bench.gate.receive(0, 0, "a")
+    bench.grant(500, 1)
+    bench.gate.turn(idle=True)
+    bench.clock.charge(50)
+    bench.gate.finish(0, 70)
+    bench.gate.turn(idle=True)
+    assert bench.answers == [Advance(70, "finished", [0], [70])]
 
 
 def test_a_settled_request_counts_as_come_in_and_answers_without_time_passing(
@@ -106,14 +130,14 @@ def test_a_settled_request_counts_as_come_in_and_answers_without_time_passing(
     bench.gate.receive(0, 0, "a")
     bench.gate.settle(1)
     assert bench.gate.turn(idle=True) == []
-    assert bench.answers == [Advance(0, "rejected", [1])]
+    assert bench.answers == [Advance(0, "rejected", [1], [0])]
 
 
 def test_settling_before_the_grant_is_told_by_the_grant(bench: Bench) -> None:
     bench.gate.settle(0)
     bench.grant(None, 1)
     bench.gate.turn(idle=True)
-    assert bench.answers == [Advance(0, "rejected", [0])]
+    assert bench.answers == [Advance(0, "rejected", [0], [0])]
 
 
 def test_settling_what_came_in_changes_nothing(bench: Bench) -> None:
@@ -136,7 +160,7 @@ def test_a_dropped_request_counts_as_finished(bench: Bench) -> None:
     assert bench.gate.drop_staged(lambda item: item == "a") == ["a"]
     bench.grant(None, 2)
     bench.gate.turn(idle=True)
-    assert bench.answers == [Advance(0, "finished", [0])]
+    assert bench.answers == [Advance(0, "finished", [0], [0])]
 
 
 def test_a_second_grant_is_refused_while_one_is_open(bench: Bench) -> None:
@@ -151,7 +175,7 @@ def test_submitted_never_goes_back(bench: Bench) -> None:
     bench.gate.receive(0, 0, "a")
     bench.gate.receive(1, 0, "b")
     bench.grant(None, 2)
-    bench.gate.finish(0)
+    bench.gate.finish(0, 0)
     bench.gate.turn(idle=False)
     with pytest.raises(SimError, match="went back from 2 to 1"):
         bench.grant(None, 1)
