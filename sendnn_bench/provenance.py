@@ -66,6 +66,8 @@ def facts_of(run: BenchRun) -> RunFacts:
         throughput=float(result.get("request_throughput") or 0),
         foreign_requests=run.closed.foreign_requests if run.closed else 0,
         warm=run.opened is not None and run.opened.start == "warm",
+        steps=run.closed.steps if run.closed else 0,
+        outside_steps=run.closed.outside_steps if run.closed else 0,
     )
 
 

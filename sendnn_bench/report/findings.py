@@ -19,7 +19,8 @@ class RunFacts:
 
     ``asked_tokens`` holds the output length that was asked for, or None where unknown;
     ``rate`` is the request rate asked for in 1/s, infinite for none; ``foreign_requests`` counts
-    those of other clients that a simulated server served meanwhile.
+    those of other clients that a simulated server served meanwhile; ``outside_steps`` of its
+    ``steps`` lay beyond what its cost profile was measured on.
     """
 
     errors: Sequence[str]
@@ -30,6 +31,8 @@ class RunFacts:
     throughput: float
     foreign_requests: int = 0
     warm: bool = False
+    steps: int = 0
+    outside_steps: int = 0
 
 
 def find(facts: RunFacts) -> list[str]:
@@ -92,6 +95,16 @@ def _warm(facts: RunFacts) -> list[str]:
     return ["The prefix cache held what earlier runs had left in it (--warm)."] * facts.warm
 
 
+def _outside(facts: RunFacts) -> list[str]:
+    if not facts.outside_steps:
+        return []
+    share = facts.outside_steps / facts.steps
+    return [
+        f"{facts.outside_steps} of {facts.steps} steps ({share:.1%}) lie outside what the cost "
+        "profile was measured on; their cost is extrapolated."
+    ]
+
+
 _RULES: tuple[Callable[[RunFacts], list[str]], ...] = (
     _failed,
     _lengths,
@@ -99,4 +112,5 @@ _RULES: tuple[Callable[[RunFacts], list[str]], ...] = (
     _samples,
     _foreign,
     _warm,
+    _outside,
 )

@@ -357,6 +357,11 @@ def facts(**changed: Any) -> findings.RunFacts:
     return replace(base, **changed)
 
 
+def test_steps_outside_the_measured_domain_are_told_with_their_share() -> None:
+    (found,) = findings.find(facts(steps=200, outside_steps=3))
+    assert found.startswith("3 of 200 steps (1.5%) lie outside")
+
+
 def test_a_clean_run_has_no_findings() -> None:
     assert findings.find(facts()) == []
 
