@@ -27,8 +27,8 @@ SHOWN = 20
 class Ticket:
     """A request between its submission and its release to the benchmark.
 
-    ``responded`` is done when the HTTP response is complete, ``released`` when the virtual clock
-    has reached the request's end. ``failed``: it ended without a complete answer.
+    ``responded`` is done when the HTTP response is complete (and a failure told to the server),
+    ``released`` when the virtual clock has reached the request's end. ``failed``: it ended without a complete answer.
     """
 
     seq: int
@@ -88,10 +88,11 @@ class SimSession:
     async def complete(self, ticket: Ticket, failed: bool) -> None:
         """The request's HTTP response is complete; returns when its virtual end has come."""
         ticket.failed = failed
-        ticket.responded.set_result(None)
         if failed and not ticket.finished:
             self._failed[ticket.seq] = ticket
             await self._control.settle(self.name, ticket.seq)
+        # Only now: from here on, a release wakes the benchmark without waiting for the network.
+        ticket.responded.set_result(None)
         await ticket.released
 
     # The grant loop

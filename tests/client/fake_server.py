@@ -44,12 +44,14 @@ class FakeServer:
         stuck: bool = False,
         start_ns: int = 0,
         heartbeats: int = 0,
+        settle_delay_s: float = 0,
     ) -> None:
         self.clock, self.metrics, self.die_after = clock, metrics, die_after
         self.on_finish, self.stuck = on_finish, stuck
         self.bodies: list[dict[str, Any]] = []
         self.sessions: list[str] = []
         self.start_ns = start_ns
+        self.settle_delay_s = settle_delay_s
         self.heartbeats = self.heartbeats_due = heartbeats
         self.finished = 0
         self.session: str | None = None
@@ -171,6 +173,7 @@ class FakeServer:
             self.ended.append(seq)
             self.rejected = True
             self._pump()
+        await asyncio.sleep(self.settle_delay_s)
         return web.json_response({})
 
     async def _close(self, _: web.Request) -> web.Response:

@@ -314,6 +314,12 @@ def test_rejected_request_is_a_failed_row_and_nobody_waits(
     assert "Requests without metrics:                1 (1 failed)" in capsys.readouterr().out
 
 
+def test_slow_network_moves_nobody_in_virtual_time(serve: Serve, custom: Custom) -> None:
+    with FakeServer(settle_delay_s=0.05) as fake:
+        result = serve(fake, *custom("a", "REJECT", "c", "d"), "--max-concurrency", "2")
+    assert result["start_times"] == [0.0, 0.0, 0.0, 0.25]
+
+
 def test_error_event_in_the_stream_is_a_failed_row(
     server: FakeServer, serve: Serve, custom: Custom
 ) -> None:
