@@ -28,7 +28,8 @@ class Ticket:
     """A request between its submission and its release to the benchmark.
 
     ``responded`` is done when the HTTP response is complete (and a failure told to the server),
-    ``released`` when the virtual clock has reached the request's end. ``failed``: it ended without a complete answer.
+    ``released`` when the virtual clock has reached the request's end.
+    ``failed``: it ended without a complete answer.
     """
 
     seq: int
