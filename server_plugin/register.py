@@ -56,10 +56,10 @@ def endpoint_plugin() -> SimEndpoints | Any:
     """`vllm.endpoint_plugins`: the /sim routes."""
     try:
         from server_plugin.http.routes import SimEndpoints
-    except ImportError as error:
-        # vLLM would log it and serve without the routes.
+    except Exception as error:
+        # vLLM would log it and serve without the routes: a simulation that nobody can tell of.
         if settings.enabled(os.environ):
-            stop(UsageError(f"this vLLM lacks what the /sim routes need: {error}."))
+            stop(UsageError(f"the /sim routes cannot be loaded: {type(error).__name__}: {error}."))
         raise
     return SimEndpoints()
 
