@@ -74,8 +74,8 @@ class Controls {
   }
 
   position(event) {
-    const box = this.picture.getBoundingClientRect();
-    return [event.clientX - box.left - this.picture.clientLeft, event.clientY - box.top - this.picture.clientTop];
+    const box = this.picture.getBoundingClientRect(), { clientLeft, clientTop } = this.picture;
+    return [event.clientX - box.left - clientLeft, event.clientY - box.top - clientTop];
   }
 
   sort(by) {
@@ -109,7 +109,8 @@ class Controls {
     showDetails(this.model, row);
     const place = figure.order.indexOf(row), rows = view.bottom - view.top;
     const outside = place < view.top + .5 || place > view.bottom - .5;
-    return figure.show(bring && row >= 0 && outside ? { top: place - rows / 2, bottom: place + rows / 2 } : {});
+    if (!bring || row < 0 || !outside) return figure.show({});
+    return figure.show({ top: place - rows / 2, bottom: place + rows / 2 });
   }
 
   zoomTo(row) {
@@ -182,20 +183,21 @@ class Controls {
 
   wheel(event) {
     const sign = Math.sign(event.deltaY || event.deltaX);
-    const act = event.ctrlKey ? () => this.scaleTime(sign > 0 ? 1.25 : .8, this.figure.nsAt(this.position(event)[0]))
-      : event.shiftKey ? () => this.moveTime(sign * .1) : event.altKey ? () => this.moveRows(sign * .2) : null;
-    if (!act) return; // A plain wheel scrolls the page.
+    if (!event.ctrlKey && !event.shiftKey && !event.altKey) return; // The page scrolls.
     event.preventDefault();
-    act();
+    const at = this.figure.nsAt(this.position(event)[0]);
+    if (event.ctrlKey) this.scaleTime(sign > 0 ? 1.25 : .8, at);
+    else if (event.shiftKey) this.moveTime(sign * .1);
+    else this.moveRows(sign * .2);
   }
 
   click(event) {
-    const moved = this.pressed && Math.hypot(event.clientX - this.pressed[0], event.clientY - this.pressed[1]) > 4;
-    const [x, y] = this.position(event);
+    const [fromX, fromY] = this.pressed ?? [event.clientX, event.clientY];
+    const moved = Math.hypot(event.clientX - fromX, event.clientY - fromY) > 4;
+    const [x, y] = this.position(event), { panels, order, width } = this.figure;
     this.picture.focus({ preventScroll: true });
-    if (moved || y > this.figure.panels.requests.top + this.figure.panels.requests.height) return;
-    const place = this.figure.placeAt(y);
-    if (place >= 0 && place < this.figure.order.length && x < MARGIN.left + this.figure.width) this.choose(this.figure.order[place]);
+    const row = order[this.figure.placeAt(y)], below = y > panels.requests.top + panels.requests.height;
+    if (!moved && !below && x < MARGIN.left + width && row !== undefined) this.choose(row);
   }
 
   hover(event) {
@@ -210,10 +212,12 @@ class Controls {
     if (row === undefined) return [];
     const request = model.requests[row], segment = segmentAt(model, row, figure.nsAt(x));
     const error = request.error ? [`Failed: ${request.error.slice(0, 200)}`] : [];
-    if (segment < 0) return [requestName(request), request.placed ? "Not in the system" : "No times on this axis", ...error];
-    const merged = lastNotAbove(model.start, figure.nsAt(x + .5), segment, model.first[row + 1]) -
-      Math.max(model.first[row], lastNotAbove(model.start, figure.nsAt(x - .5), model.first[row], segment + 1));
-    const more = merged > 1 ? [`${merged + 1} segments share this pixel: zoom in`] : [];
+    const absent = request.placed ? "Not in the system" : "No times on this axis";
+    if (segment < 0) return [requestName(request), absent, ...error];
+    const low = model.first[row], high = model.first[row + 1];
+    const before = lastNotAbove(model.start, figure.nsAt(x - .5), low, segment + 1);
+    const others = lastNotAbove(model.start, figure.nsAt(x + .5), segment, high) - Math.max(low, before);
+    const more = others > 1 ? [`${others + 1} segments share this pixel: zoom in`] : [];
     return [...segmentText(model, row, segment), ...error, ...more];
   }
 

@@ -25,18 +25,22 @@ class Figure {
     const kinds = [["requests", requestHeight], ["counts", PANEL_HEIGHT]];
     if (columns.step_kv.some(value => value > 0)) kinds.push(["kv", PANEL_HEIGHT]);
     if (columns.step_start.length) kinds.push(["steps", PANEL_HEIGHT]);
+    const counts = ["count_waiting", "count_running", "count_paused"];
+    const maxima = { counts: Math.max(...counts.map(name => this.maximumOf(name))),
+      kv: this.maximumOf("step_kv"), steps: this.maximumOf("step_batch") };
     let top = MARGIN.top;
     const panels = {};
     kinds.forEach(([name, height], index) => {
-      panels[name] = { top, height, axis: index ? `y${index + 1}` : "y" };
+      panels[name] = { top, height, axis: index ? `y${index + 1}` : "y", maximum: maxima[name] * 1.08 };
       top += height + PANEL_GAP;
     });
     this.height = top - PANEL_GAP + MARGIN.bottom;
+    this.plot.style.height = `${this.height}px`;
     return panels;
   }
 
   get width() { return this.plot.clientWidth - MARGIN.left - MARGIN.right; }
-  maximumOf(name) { let top = 1; for (const v of this.model.columns[name]) if (v > top) top = v; return top; }
+  maximumOf(name) { return this.model.columns[name].reduce((most, v) => Math.max(most, v), 1); }
 
   traces() {
     const line = (name, panel, column, colour, dash) => this.panels[panel] && {
@@ -64,16 +68,14 @@ class Figure {
       margin: { l: MARGIN.left, r: MARGIN.right, t: MARGIN.top, b: MARGIN.bottom, pad: 0 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: cssColour("--text"), size: 12, family: getComputedStyle(document.body).fontFamily },
-      xaxis: { showgrid: false, zeroline: false, tickmode: "array", ticks: "outside", ticklen: 6, tickcolor: grid,
+      xaxis: { showgrid: false, zeroline: false, tickmode: "array",
+        ticks: "outside", ticklen: 6, tickcolor: grid,
         title: { text: this.model.head.axis, standoff: 6 }, anchor: Object.values(this.panels).at(-1).axis },
       annotations: [],
     };
     const titles = { requests: "", counts: this.countsTitle(), kv: "KV blocks in use",
       steps: "Batch size of each step" };
-    const maxima = { counts: Math.max(...["count_waiting", "count_running", "count_paused"].map(name => this.maximumOf(name))),
-      kv: this.maximumOf("step_kv"), steps: this.maximumOf("step_batch") };
     for (const [name, panel] of Object.entries(this.panels)) {
-      panel.maximum = maxima[name] * 1.08;
       layout[panel.axis.replace("y", "yaxis")] = name === "requests"
         ? { domain: domain(panel), showgrid: false, zeroline: false, tickmode: "array" }
         : { domain: domain(panel), range: [0, panel.maximum], fixedrange: true, nticks: 4,
@@ -96,7 +98,8 @@ class Figure {
     const { from, to, top, bottom } = this.view, places = [];
     const every = roundStep(Math.max(1, (bottom - top) * 15 / this.panels.requests.height));
     const last = Math.min(bottom, this.order.length - 1);
-    for (let place = Math.ceil(Math.max(0, top) / every) * every; place <= last; place += every) places.push(place);
+    let place = Math.ceil(Math.max(0, top) / every) * every;
+    for (; place <= last; place += every) places.push(place);
     return { x: [from / 1e9, to / 1e9], y: [bottom, top], places, ...this.ticks(),
       names: places.map(place => `#${this.model.requests[this.order[place]].index}`) };
   }
@@ -128,7 +131,8 @@ class Figure {
     this.fillLines();
     const lines = this.data.filter(trace => trace.meta), { x, y, places, names, at, written } = this.ranges();
     await Plotly.update(this.plot, { x: lines.map(line => line.x), y: lines.map(line => line.y) },
-      { "xaxis.range": x, "xaxis.tickvals": at, "xaxis.ticktext": written, "yaxis.range": y, "yaxis.tickvals": places, "yaxis.ticktext": names },
+      { "xaxis.range": x, "xaxis.tickvals": at, "xaxis.ticktext": written,
+        "yaxis.range": y, "yaxis.tickvals": places, "yaxis.ticktext": names },
       lines.map(line => this.data.indexOf(line)));
   }
 
@@ -162,9 +166,9 @@ class Figure {
       context.putImageData(image, Math.round(MARGIN.left * ratio), Math.round(panel.top * ratio));
       return result;
     };
-    this.stats = layer(this.panels.requests, image => paintRows(this.model, this.view, this.order, image, colours));
-    const { steps } = this.panels;
-    if (steps) layer(steps, image => paintSteps(this.model, this.view, steps.maximum ?? this.maximumOf("step_batch") * 1.08, image, colours));
+    const { model, view, order, panels: { requests, steps } } = this;
+    this.stats = layer(requests, image => paintRows(model, view, order, image, colours));
+    if (steps) layer(steps, image => paintSteps(model, view, steps.maximum, image, colours));
     context.scale(ratio, ratio);
     drawMarks(this, context);
     drawGrid(this, context);
@@ -211,76 +215,4 @@ function stepLine(times, values, { from, to }, width) {
   }
   if (x.length) { x.push(to / 1e9); y.push(y.at(-1)); }
   return { x, y };
-}
-
-// Time lines behind the bars, at the ticks.
-function drawGrid(figure, context) {
-  context.globalCompositeOperation = "destination-over";
-  context.fillStyle = cssColour("--line");
-  for (const seconds of figure.ticks().at) {
-    for (const { top, height } of Object.values(figure.panels)) context.fillRect(Math.round(figure.xOf(seconds * 1e9)), top, 1, height);
-  }
-  context.globalCompositeOperation = "source-over";
-}
-
-// Selected row, finishes, failures and, where there is room, what a bar is.
-function drawMarks(figure, context) {
-  const { model, order, view, panels: { requests: panel } } = figure, height = figure.rowHeight;
-  context.save();
-  context.beginPath();
-  context.rect(MARGIN.left - 12, panel.top, figure.width + 12 + MARGIN.right, panel.height);
-  context.clip();
-  const last = Math.min(order.length - 1, Math.ceil(view.bottom));
-  for (let place = Math.max(0, Math.floor(view.top)); place <= last; place++) {
-    const row = order[place], y = figure.yOf(place), request = model.requests[row];
-    if (row === figure.selected) markSelected(context, figure, y, height);
-    const x = figure.xOf(model.finish[row]);
-    if (request.error) cross(context, request.placed ? x : MARGIN.left - 5, y, Math.min(5, Math.max(2, height * .35)));
-    else if (request.placed && height >= 5) {
-      context.fillStyle = cssColour("--text");
-      context.fillRect(x - 1, y - height * .45, 2, height * .9);
-    }
-    if (height >= 15) labels(context, figure, row, y);
-  }
-  context.restore();
-}
-
-function markSelected(context, figure, y, height) {
-  context.strokeStyle = cssColour("--link");
-  context.lineWidth = 2;
-  context.strokeRect(MARGIN.left + 1, y - Math.max(height, 4) / 2, figure.width - 2, Math.max(height, 4));
-}
-
-function cross(context, x, y, size) {
-  context.strokeStyle = cssColour("--fail");
-  context.lineWidth = size > 3 ? 2.5 : 1.5;
-  context.beginPath();
-  context.moveTo(x - size, y - size); context.lineTo(x + size, y + size);
-  context.moveTo(x + size, y - size); context.lineTo(x - size, y + size);
-  context.stroke();
-}
-
-function labels(context, figure, row, y) {
-  const { model, view } = figure, low = model.first[row], high = model.first[row + 1];
-  const perPixel = (view.to - view.from) / figure.width;
-  context.font = "11px system-ui, sans-serif";
-  context.textBaseline = "middle";
-  let segment = Math.max(low, lastNotAbove(model.start, view.from, low, high));
-  for (; segment < high && model.start[segment] <= view.to; segment++) {
-    const kind = model.kind[segment];
-    if ((model.end[segment] - model.start[segment]) / perPixel < 46) continue;
-    if (kind !== KIND.PREFILL && kind !== KIND.DECODE) continue;
-    const text = `${kind === KIND.PREFILL ? "chunk" : "decode"} ${ordinal(model, row, segment)}`;
-    const left = Math.max(figure.xOf(model.start[segment]), MARGIN.left) + 5;
-    if (left + context.measureText(text).width >= figure.xOf(model.end[segment]) - 3) continue;
-    context.fillStyle = textOn(cssColour(PAINT_COLOURS[model.paint[segment]]));
-    context.fillText(text, left, y);
-  }
-}
-
-// Black or white, whichever reads better on a colour.
-function textOn(colour) {
-  const value = parseInt(colour.slice(1), 16);
-  const light = .299 * (value >> 16) + .587 * (value >> 8 & 255) + .114 * (value & 255);
-  return light > 112 ? "#000000" : "#ffffff";
 }

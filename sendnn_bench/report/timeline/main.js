@@ -21,14 +21,18 @@ function element(tag, text, className = "") {
 
 function requestFacts(model, row) {
   const request = model.requests[row];
-  const facts = [["TTFT (client)", milliseconds(request.ttft_ms)], ["E2EL (client)", milliseconds(request.e2el_ms)],
+  const facts = [["TTFT (client)", milliseconds(request.ttft_ms)],
+    ["E2EL (client)", milliseconds(request.e2el_ms)],
     ["Queue wait (server)", milliseconds(request.queue_ms)],
     ["Input tokens", request.input_tokens], ["Output tokens", request.output_tokens]];
-  if (request.placed) facts.push(["Arrival", moment(model.arrival[row])], ["Finish", moment(model.finish[row])]);
+  if (request.placed) facts.push(["Arrival", moment(model.arrival[row])]);
+  if (request.placed) facts.push(["Finish", moment(model.finish[row])]);
   const optional = [["prefix_cache_hit_pct", "Prefix cache hit", v => `${trimmed(v * 100, 1)} %`],
     ["scheduler_steps_waited", "Steps waited in queue", String], ["num_preemptions", "Preemptions", String],
     ["injected_output_tokens", "Injected output length", String]];
-  for (const [key, title, show] of optional) if (request[key] !== null) facts.push([title, show(request[key])]);
+  for (const [key, title, show] of optional) {
+    if (request[key] !== null) facts.push([title, show(request[key])]);
+  }
   if (request.was_missing_blocks) facts.push(["Held back for KV blocks", "yes"]);
   return [...facts, ...kindFacts(model, row)];
 }
@@ -106,14 +110,22 @@ function runScript(bytes) {
   document.head.append(script);
 }
 
+// Resolves when what was drawn before is on the screen.
+function nextFrame() {
+  return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+}
+
 async function start() {
   const [data, plotly] = await Promise.all([inflate("data"), inflate("plotly")]);
-  runScript(plotly);
   const model = buildModel(readPayload(data));
   const figure = new Figure(model, sortedOrder(model, "arrival"));
   showLegend(model);
   document.getElementById("status").hidden = true;
   document.getElementById("controls").hidden = false;
+  figure.paint();
+  await nextFrame(); // The bars are there; reading Plotly's script takes a second more.
+  performance.mark("bars");
+  runScript(plotly);
   await figure.draw();
   const controls = new Controls(figure);
   controls.followHash();
@@ -129,14 +141,15 @@ async function start() {
   };
 }
 
-document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+document.documentElement.dataset.theme = dark ? "dark" : "light";
 document.documentElement.dataset.ready = "no";
-start().then(() => requestAnimationFrame(() => requestAnimationFrame(() => {
-  performance.mark("drawn"); // The frame that shows the picture is on the screen.
+start().then(nextFrame).then(() => {
+  performance.mark("drawn");
   document.documentElement.dataset.ready = "yes";
-})), error => {
+}, error => {
   const status = document.getElementById("status");
   status.hidden = false;
-  status.textContent = `The picture cannot be drawn in this browser (${error.message}). The tables below are complete.`;
+  status.textContent = `This browser cannot draw the picture (${error.message}). The tables are complete.`;
   throw error;
 });

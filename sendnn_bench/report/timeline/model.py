@@ -155,11 +155,11 @@ def _one_clock_shift_s(rows: Iterable[RequestRow]) -> float | None:
 class _StepFacts:
     """A step while it is being collected from the rows that took part in it."""
 
+    batch_size: int
+    tkv_tokens: int
+    kv_blocks: int
     prefilling: int = 0
     decoding: int = 0
-    batch_size: int = 0
-    tkv_tokens: int = 0
-    kv_blocks: int = 0
 
 
 def _steps(records: Iterable[Record], base_s: float) -> list[Step]:
@@ -182,12 +182,12 @@ def _collect_steps(record: Record, base_s: float, facts: dict[tuple[int, int], _
     )
     # Per-step columns hold prefill chunks first, then decode steps.
     for position, step in enumerate(chunks + decodes):
-        fact = facts.setdefault((step.start_ns, step.end_ns), _StepFacts())
-        fact.prefilling += step.kind is Kind.PREFILL
-        fact.decoding += step.kind is Kind.DECODE
-        if position < len(batch_sizes):
-            fact.batch_size = int(batch_sizes[position])
-        if position < len(tkvs):
-            fact.tkv_tokens = int(tkvs[position])
-        if position < len(blocks):
-            fact.kv_blocks = int(blocks[position])
+        key = (step.start_ns, step.end_ns)
+        fact = facts.get(key)
+        if fact is None:  # A step's numbers are the same in every row: the first tells them.
+            numbers = (values[position : position + 1] for values in (batch_sizes, tkvs, blocks))
+            fact = facts[key] = _StepFacts(*(int(found[0]) if found else 0 for found in numbers))
+        if step.kind is Kind.PREFILL:
+            fact.prefilling += 1
+        else:
+            fact.decoding += 1

@@ -13,7 +13,7 @@ from sendnn_bench.report.timeline.model import Timeline
 from sendnn_bench.report.timeline.payload import compress, encode
 from sendnn_bench.report.timeline.summary import kind_table, notes, run_table, slowest_table
 
-_SCRIPTS = ("data.js", "format.js", "paint.js", "figure.js", "controls.js", "main.js")
+_SCRIPTS = ("data.js", "format.js", "paint.js", "marks.js", "figure.js", "controls.js", "main.js")
 """Parts of the page's one script, in order of their use."""
 
 
