@@ -76,8 +76,9 @@ def _check_only_platform() -> None:
     if named and settings.spyre_installed():
         raise UsageError(
             f"target stock cannot run beside the platform of {spyre}, which is installed and which "
-            f"{ALLOW_LIST}={allowed!r} loads. Export {ALLOW_LIST}={settings.PLUGIN}, or start the "
-            "server with `sendnn-bench sim-server --target stock`."
+            f"vLLM loads where {ALLOW_LIST} is {allowed or 'unset'}. Export "
+            f"{ALLOW_LIST}={settings.PLUGIN}, or start the server with "
+            "`sendnn-bench sim-server --target stock`."
         )
 
 

@@ -17,42 +17,9 @@ from server_plugin.engine import kv_memory
 from server_plugin.engine.scheduler import SimSchedulerMixin
 from server_plugin.engine.stock_platform import GIB, PIPELINE_KEY
 from server_plugin.engine.stock_sampling import TokenChooser, logprobs
+from server_plugin.sim.arrival import Arrival
 
 logger = init_logger(f"vllm.{__name__}")  # vLLM shows INFO lines of its own loggers only
-
-
-class Arrival(float):
-    """An arrival time whose ties are broken by the order of admission.
-
-    The priority queue would break them by request id, which is random.
-    """
-
-    __slots__ = ("order",)
-    order: int
-
-    def __new__(cls, time_s: float, order: int) -> Arrival:
-        self = super().__new__(cls, time_s)
-        self.order = order
-        return self
-
-    @property
-    def key(self) -> tuple[float, int]:
-        """Time in seconds, then order."""
-        return float(self), self.order
-
-    def __eq__(self, other: object) -> bool:
-        return self.key == other.key if isinstance(other, Arrival) else float(self) == other
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __lt__(self, other: float) -> bool:
-        return self.key < other.key if isinstance(other, Arrival) else float(self) < other
-
-    def __gt__(self, other: float) -> bool:
-        return self.key > other.key if isinstance(other, Arrival) else float(self) > other
-
-    __hash__ = float.__hash__
 
 
 class SimStockScheduler(SimSchedulerMixin, Scheduler):
@@ -83,6 +50,7 @@ class SimStockWorker(WorkerBase):
         super().__init__(*args, **kwargs)
         self._requests: dict[str, _Request] = {}
         self._due: list[str] = []
+        self._complete: set[str] = set()
         self._loras: set[int] = set()
 
     # Start-up
@@ -189,7 +157,7 @@ class SimStockWorker(WorkerBase):
             self._requests.pop(request_id, None)
         computed = {}
         for new in scheduler_output.scheduled_new_reqs:
-            self._requests[new.req_id] = _Request(new.sampling_params, len(new.prompt_token_ids))
+            self._requests[new.req_id] = new_request(new)
             computed[new.req_id] = new.num_computed_tokens
         cached = scheduler_output.scheduled_cached_reqs
         for index, request_id in enumerate(cached.req_ids):
@@ -205,6 +173,14 @@ class SimStockWorker(WorkerBase):
         """Alternatives that a request asks for; -1 where it asks for no log-probabilities."""
         wanted = self._requests[request_id].params.logprobs
         return -1 if wanted is None else int(wanted)
+
+
+def new_request(new: Any) -> _Request:
+    """A request as the scheduler hands it over. With vLLM's newer model runner one that resumes
+    after a preemption is handed over anew, together with the tokens it has generated."""
+    prompt_tokens = len(new.prompt_token_ids)
+    known_tokens = prompt_tokens if new.prefill_token_ids is None else len(new.prefill_token_ids)
+    return _Request(new.sampling_params, prompt_tokens, known_tokens - prompt_tokens)
 
 
 def device_memory_bytes(utilization: float) -> int:

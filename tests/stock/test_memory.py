@@ -13,6 +13,8 @@ import pytest
 
 from tests.stock.published import GPU_GIB, LOGGED, UTILIZATION, write_model
 
+pytestmark = pytest.mark.e2e  # lays out models with vLLM, which takes a minute
+
 GIB = 1024**3
 GPU_BYTES = int(GPU_GIB * UTILIZATION * GIB)
 ROUNDING_GIB = 0.005
