@@ -1,4 +1,4 @@
-"""Write the reference pages that come from the code: docs/{cli,settings,exit-codes}.md.
+"""Write the reference pages that come from the code: docs/{cli,settings,exit-codes,metrics}.md.
 
 python scripts/make_docs.py [DIRECTORY]
 """
@@ -17,6 +17,7 @@ import typer
 from sendnn_bench import errors, launch_flags
 from sendnn_bench.bridge import options
 from sendnn_bench.cli import PASS_THROUGH, app
+from sendnn_bench.report import describe
 from server_plugin import settings
 
 DEFAULT_DIRECTORY = Path(__file__).parents[1] / "docs"
@@ -137,7 +138,12 @@ that name comes first on PATH (`sendnn-bench doctor` tells).
 """ + "\n".join(sections)
 
 
-PAGES = {"settings.md": settings_page, "exit-codes.md": exit_codes_page, "cli.md": cli_page}
+PAGES = {
+    "settings.md": settings_page,
+    "exit-codes.md": exit_codes_page,
+    "cli.md": cli_page,
+    "metrics.md": describe.render_markdown,
+}
 
 
 def write(directory: Path) -> None:

@@ -318,4 +318,17 @@ METRICS: tuple[Metric, ...] = (
         "step.",
         computed=RECORDER,
     ),
+    Metric(
+        key="num_preemptions",
+        title="Preemptions",
+        unit=Unit.COUNT,
+        per=Per.REQUEST,
+        show=Show.COLUMN,
+        total_title="Total preemptions",
+        total_key="spyre_total_preemptions",
+        description="Times the scheduler took the request's KV blocks away, so that its tokens had "
+        "to be computed again. Above 0 means that the KV cache is too small for the load. The "
+        "Spyre scheduler pauses instead.",
+        computed=RECORDER,
+    ),
 )

@@ -64,6 +64,7 @@ def test_the_wire_form_of_a_request() -> None:
         "chunk_context_tokens": [0, 128],
         "scheduler_steps_waited": 1,
         "injected_output_source": "max_tokens",
+        "num_preemptions": 0,
     }
     assert {key: wire[key] for key in expected} == expected
 
@@ -78,6 +79,12 @@ def test_saved_chunks_show_as_prefix_cache_hit() -> None:
     record = two_chunks_and_two_decodes()
     record.prompt_tokens = 4 * 512
     assert record.to_wire(512)["prefix_cache_hit_pct"] == 0.5
+
+
+def test_preemptions_are_counted() -> None:
+    record = RequestRecord("a", 0, 0, 10)
+    record.preemptions = 2
+    assert record.to_wire(512)["num_preemptions"] == 2
 
 
 def test_an_open_pause_has_a_start_and_no_latency() -> None:
