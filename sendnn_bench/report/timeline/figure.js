@@ -148,7 +148,7 @@ class Figure {
   fillLines() {
     for (const trace of this.data) {
       if (trace.meta) Object.assign(trace, stepLine(this.model.columns[trace.meta.times],
-        this.model.columns[trace.meta.column], this.view, Math.ceil(this.width)));
+        this.model.columns[trace.meta.column], this.view, Math.ceil(this.width), this.model.to));
     }
   }
 
@@ -195,7 +195,7 @@ function roundStep(least) {
 }
 
 // A step line of at most four points a pixel: first, lowest, highest and last of the column.
-function stepLine(times, values, { from, to }, width) {
+function stepLine(times, values, { from, to }, width, end) {
   const x = [], y = [];
   const low = Math.max(0, lastNotAbove(times, from)), high = lastNotAbove(times, to);
   const add = i => { x.push(times[i] / 1e9); y.push(values[i]); };
@@ -213,6 +213,7 @@ function stepLine(times, values, { from, to }, width) {
     } else add(i);
     i = next;
   }
-  if (x.length) { x.push(to / 1e9); y.push(y.at(-1)); }
+  const last = Math.min(to, end) / 1e9; // Nothing is known after the last request's end.
+  if (x.length && last >= x.at(-1)) { x.push(last); y.push(y.at(-1)); }
   return { x, y };
 }
