@@ -18,7 +18,7 @@ from sendnn_bench.report.timeline.segments import (
     has_server_times,
     server_life,
 )
-from sendnn_bench.results import RequestRow, Result
+from sendnn_bench.results import RequestRow, Result, load
 from tests.timeline import runs
 
 MS = 1_000_000
@@ -187,6 +187,24 @@ def test_client_lives_of_a_whole_run_tile(tmp_path):
         life = client_life(row, rows[0].start_s)
         assert_tiles(life)
         assert [s.kind for s in life.segments] == [Kind.FIRST_TOKEN] + [Kind.TOKEN] * 19
+
+
+def test_lives_of_a_recorded_run_end_their_steps_when_the_tokens_came():
+    """The first ten requests of a recorded run; token times are recorded apart from the steps."""
+    rows = load(Path(__file__).parent / "data" / "ours.json").rows()
+    assert len(rows) == 10
+    for row in rows:
+        life = server_life(row.record, 0.0)
+        assert_tiles(life)
+        assert (life.arrival_ns, life.finish_ns) == (
+            row.record["arrival_ns"],
+            row.record["finish_ns"],
+        )
+        last_chunk = [s.end_ns for s in life.segments if s.kind is Kind.PREFILL][-1]
+        decodes = [s.end_ns for s in life.segments if s.kind is Kind.DECODE]
+        assert [last_chunk, *decodes] == row.record["token_times_ns"]
+        # In virtual time the client saw what the server did.
+        assert life.finish_ns - life.arrival_ns == pytest.approx(row.e2el_s * 1e9, abs=1)
 
 
 def test_hand_checked_run_of_two_requests():
