@@ -39,6 +39,8 @@ class SimSettings:
     target: Target
     runner: Runner
     memory_gb: float
+    acceptance_rate: float
+    draft_ms: float
     session_expiry_s: float
     metrics_file: Path | None
     parity: bool
@@ -149,6 +151,22 @@ VARIABLES: tuple[Variable, ...] = (
         _number(1e-3, 1e5),
         "Memory of one simulated device in GiB (stock target). `--gpu-memory-utilization` of it, "
         "less the weights, holds the KV cache.",
+    ),
+    Variable(
+        "acceptance_rate",
+        "0.7",
+        "a probability from 0 to 1",
+        _number(0, 1),
+        "Speculative decoding (stock target): probability that a draft token is accepted after "
+        "those before it.",
+    ),
+    Variable(
+        "draft_ms",
+        "0",
+        "a number of milliseconds from 0 to 1e9",
+        _number(0, 1e9),
+        "Speculative decoding (stock target): cost of drafting, added to each step that verifies "
+        "draft tokens.",
     ),
     Variable(
         "session_expiry_s",

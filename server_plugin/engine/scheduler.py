@@ -106,16 +106,21 @@ class SimSchedulerMixin:
             record.preemptions += 1
 
     def _sim_parts(self, output: Any) -> list[PartInStep]:
+        drafts = output.scheduled_spec_decode_tokens
         return [
-            self._sim_part(self.requests[request_id], tokens)
+            self._sim_part(self.requests[request_id], tokens, len(drafts.get(request_id, ())))
             for request_id, tokens in output.num_scheduled_tokens.items()
         ]
 
     @staticmethod
-    def _sim_part(request: Any, tokens: int) -> PartInStep:
-        # `schedule` has already counted this step's tokens as computed.
+    def _sim_part(request: Any, tokens: int, drafts: int = 0) -> PartInStep:
+        # `schedule` has already counted this step's tokens, drafts included, as computed.
         after = request.num_computed_tokens
-        decode = request.num_output_tokens > 0 and tokens == 1 and after == request.num_tokens
+        decode = (
+            request.num_output_tokens > 0
+            and tokens == 1 + drafts
+            and after == request.num_tokens + drafts
+        )
         return PartInStep(
             request_id=request.request_id,
             tokens=tokens,

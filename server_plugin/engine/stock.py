@@ -9,14 +9,14 @@ from typing import Any
 
 from vllm.logger import init_logger
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, ModelRunnerOutput
+from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, DraftTokenIds, ModelRunnerOutput
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
 from server_plugin import settings as sim_settings
 from server_plugin.engine import kv_memory
 from server_plugin.engine.scheduler import SimSchedulerMixin
 from server_plugin.engine.stock_platform import GIB, PIPELINE_KEY
-from server_plugin.engine.stock_sampling import TokenChooser, logprobs
+from server_plugin.engine.stock_sampling import Drafter, TokenChooser, ended, logprobs
 from server_plugin.sim.arrival import Arrival
 
 logger = init_logger(f"vllm.{__name__}")  # vLLM shows INFO lines of its own loggers only
@@ -28,6 +28,13 @@ class SimStockScheduler(SimSchedulerMixin, Scheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._admitted = itertools.count()
+        self._draft_ns = round(sim_settings.load(os.environ).draft_ms * 1e6)
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        if scheduler_output.scheduled_spec_decode_tokens:
+            # Before the step's own cost is charged, so that its duration holds both.
+            self.sim.clock.charge(self._draft_ns)
+        return super().update_from_output(scheduler_output, model_runner_output)
 
     def add_request(self, request: Any) -> None:
         request.arrival_time = Arrival(request.arrival_time, next(self._admitted))
@@ -52,6 +59,8 @@ class SimStockWorker(WorkerBase):
         self._due: list[str] = []
         self._complete: set[str] = set()
         self._loras: set[int] = set()
+        self._drafts: dict[str, int] = {}
+        self._drafter: Drafter | None = None
 
     # Start-up
 
@@ -64,6 +73,9 @@ class SimStockWorker(WorkerBase):
         stages = self.vllm_config.additional_config.get(PIPELINE_KEY, 1)
         self._rank = kv_memory.tightest_rank(self.vllm_config, stages, self._memory_bytes)
         self._chooser = TokenChooser(self.model_config)
+        if self.speculative_config is not None:
+            rate = sim_settings.load(os.environ).acceptance_rate
+            self._drafter = Drafter(self.speculative_config.num_speculative_tokens, rate)
         logger.info(
             "Model weights of one simulated device: %.2f GiB; nothing was read from disk.",
             self._rank.weights_bytes / GIB,
@@ -124,6 +136,8 @@ class SimStockWorker(WorkerBase):
         if not scheduled:
             return EMPTY_MODEL_RUNNER_OUTPUT
         self._due = list(scheduled)
+        drafts = scheduler_output.scheduled_spec_decode_tokens
+        self._drafts = {request_id: len(tokens) for request_id, tokens in drafts.items()}
         self._complete = {
             request_id
             for request_id, tokens in scheduled.items()
@@ -136,13 +150,8 @@ class SimStockWorker(WorkerBase):
         masks = grammar_masks(grammar_output)
         sampled: list[list[int]] = []
         for request_id in self._due:
-            tokens: list[int] = []
-            if request_id in self._complete:
-                request = self._requests[request_id]
-                position = request.output_tokens
-                tokens = [self._chooser.choose(request.params, position, masks.get(request_id))]
-                request.output_tokens += 1
-            sampled.append(tokens)
+            complete = request_id in self._complete
+            sampled.append(self._sample(request_id, masks.get(request_id)) if complete else [])
         wanted = max((self._logprobs(request_id) for request_id in self._due), default=-1)
         return ModelRunnerOutput(
             req_ids=self._due,
@@ -150,6 +159,28 @@ class SimStockWorker(WorkerBase):
             sampled_token_ids=sampled,
             logprobs=logprobs(sampled, wanted, self.vocab_size) if wanted >= 0 else None,
         )
+
+    def _sample(self, request_id: str, mask: Any | None) -> list[int]:
+        """A request's tokens in this step: the accepted drafts, and one more."""
+        request = self._requests[request_id]
+        params, position = request.params, request.output_tokens
+        drafts = self._drafts.get(request_id, 0)
+        count = 1
+        if drafts and self._drafter is not None:
+            count += self._drafter.accepted(params, position, drafts)
+        tokens: list[int] = []
+        while len(tokens) < count and not ended(params, position, tokens):
+            tokens.append(self._chooser.choose(params, position + len(tokens), mask))
+        request.output_tokens += len(tokens)
+        return tokens
+
+    def take_draft_token_ids(self) -> DraftTokenIds | None:
+        """Drafts for the next step; which tokens they are does not matter."""
+        if self._drafter is None:
+            return None
+        drafts = [0] * self._drafter.tokens
+        names = [request_id for request_id in self._due if request_id in self._complete]
+        return DraftTokenIds(names, [list(drafts) for _ in names])
 
     def _update_requests(self, scheduler_output: Any) -> dict[str, int]:
         """Tokens computed before this step, by request."""

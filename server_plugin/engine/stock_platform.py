@@ -36,6 +36,9 @@ class SimStockPlatform(Platform):
     dispatch_key = "CPU"
     dist_backend = "gloo"
 
+    speculates = False
+    """True where the deployment uses speculative decoding."""
+
     @classmethod
     def get_device_name(cls, device_id: int = 0) -> str:
         return "sendnn-bench simulated device"
@@ -87,6 +90,7 @@ class SimStockPlatform(Platform):
         if vllm_config.model_config is not None:
             refuse_unsupported(vllm_config)
             configure(vllm_config)
+            cls.speculates = vllm_config.speculative_config is not None
         from server_plugin.engine import install
 
         install.install_http()
@@ -106,6 +110,10 @@ class SimStockPlatform(Platform):
             "logit_bias": bool(getattr(params, "logit_bias", None)),
             "bad_words": bool(getattr(params, "bad_words", None)),
         }
+        if cls.speculates and getattr(params, "structured_outputs", None) is not None:
+            raise VLLMValidationError(
+                "structured output together with speculative decoding is not simulated."
+            )
         for what, asked in reasons.items():
             if asked:
                 raise VLLMValidationError(f"{what} is not simulated: no logits are computed.")
@@ -141,6 +149,7 @@ def refuse_unsupported(vllm_config: Any) -> None:
         getattr(parallel, "prefill_context_parallel_size", 1),
         getattr(parallel, "decode_context_parallel_size", 1),
     )
+    method = getattr(vllm_config.speculative_config, "method", None)
     reasons = {
         f"{model.model} is a pooling model; only text generation is simulated": (
             model.runner_type != "generate"
@@ -152,7 +161,11 @@ def refuse_unsupported(vllm_config: Any) -> None:
         f"--data-parallel-size {parallel.data_parallel_size}: one engine, one clock; start one "
         "server per replica": parallel.data_parallel_size > 1,
         "context parallelism is not simulated": max(context) > 1,
-        "speculative decoding is not simulated": vllm_config.speculative_config is not None,
+        f"drafter {method!r}; name any drafter as ngram, such as --speculative-config "
+        '\'{"method": "ngram", "num_speculative_tokens": 3}\', and describe it by '
+        "SENDNN_INFERENCE_SIM_ACCEPTANCE_RATE and SENDNN_INFERENCE_SIM_DRAFT_MS": (
+            method not in (None, "ngram")
+        ),
         "KV transfer to other servers is not simulated": (
             vllm_config.kv_transfer_config is not None
         ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,38 @@ class TokenChooser:
                 ranked = sorted(range(size), key=lambda token: closing_rank(texts[token]))
                 self._order = np.array(ranked + list(range(size, self._vocab_size)))
         return self._order
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """Speculative decoding as a model: ``tokens`` drafts a step, each accepted with ``rate``."""
+
+    tokens: int
+    rate: float
+
+    def accepted(self, params: Any, position: int, drafts: int) -> int:
+        """How many of a step's drafts are accepted, up to the first that is not.
+
+        Drawn for the request's number in its session and its output position, so that equal runs
+        draw equally.
+        """
+        seq = sim_fields.parse(params.extra_args).seq
+        for index in range(drafts):
+            key = f"{seq}:{position}:{index}".encode()
+            drawn = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") / 2**64
+            if drawn >= self.rate:
+                return index
+        return drafts
+
+
+def ended(params: Any, position: int, tokens: list[int]) -> bool:
+    """True where a request is over after the ``tokens`` that it got from ``position`` on."""
+    after = position + len(tokens)
+    if not tokens:
+        return False
+    stops = tokens[-1] in params.all_stop_token_ids and not params.ignore_eos
+    stops = stops or tokens[-1] in (params.stop_token_ids or ())
+    return after >= (params.max_tokens or math.inf) or (stops and after > params.min_tokens)
 
 
 def closing_rank(text: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import pytest
 from vllm import SamplingParams
 
 from server_plugin.engine.stock import SimStockWorker
-from server_plugin.engine.stock_sampling import closing_rank, logprobs
+from server_plugin.engine.stock_sampling import Drafter, closing_rank, logprobs
 
 pytestmark = pytest.mark.e2e  # not for a server, but for the half minute that importing vLLM takes
 
@@ -29,6 +29,7 @@ class Chooser:
 def worker() -> SimStockWorker:
     made = SimStockWorker.__new__(SimStockWorker)
     made._requests, made._due, made._complete, made._chooser = {}, [], set(), Chooser()
+    made._drafts, made._drafter = {}, None
     made.model_config = SimpleNamespace(get_vocab_size=lambda: VOCABULARY)
     return made
 
@@ -48,12 +49,14 @@ def step(
     fresh: tuple[SimpleNamespace, ...] = (),
     cached: dict[str, tuple[int, int]] | None = None,
     finished: tuple[str, ...] = (),
+    drafts: dict[str, int] | None = None,
 ) -> SimpleNamespace:
     cached = cached or {}
     return SimpleNamespace(
         num_scheduled_tokens=scheduled,
         scheduled_new_reqs=list(fresh),
         finished_req_ids=set(finished),
+        scheduled_spec_decode_tokens={name: [0] * n for name, n in (drafts or {}).items()},
         scheduled_cached_reqs=SimpleNamespace(
             req_ids=list(cached),
             num_computed_tokens=[computed for computed, _ in cached.values()],
@@ -94,6 +97,29 @@ def test_a_step_without_tokens_needs_no_sampling(worker: SimStockWorker) -> None
     output = worker.execute_model(step({}))
     assert output is not None
     assert output.req_ids == []
+
+
+def test_accepted_drafts_come_in_one_step_and_end_with_the_request(worker: SimStockWorker) -> None:
+    worker._drafter = Drafter(tokens=3, rate=1.0)
+    request = new("a", 8)
+    request.sampling_params = SamplingParams(max_tokens=6)
+    assert sampled(worker, step({"a": 8}, (request,))) == {"a": [0]}
+    proposed = worker.take_draft_token_ids()
+    assert proposed is not None
+    assert (proposed.req_ids, len(proposed.draft_token_ids[0])) == (["a"], 3)
+    first = step({"a": 4}, cached={"a": (8, 1)}, drafts={"a": 3})
+    assert sampled(worker, first) == {"a": [1, 2, 3, 4]}
+    last = step({"a": 4}, cached={"a": (12, 5)}, drafts={"a": 3})
+    assert sampled(worker, last) == {"a": [5]}
+
+
+def test_drafts_are_accepted_at_their_rate_and_always_alike() -> None:
+    params = SamplingParams()
+    drafter = Drafter(tokens=3, rate=0.7)
+    drawn = [drafter.accepted(params, position, 3) for position in range(4000)]
+    assert drawn == [drafter.accepted(params, position, 3) for position in range(4000)]
+    assert np.mean(drawn) == pytest.approx(0.7 + 0.7**2 + 0.7**3, abs=0.06)
+    assert {Drafter(3, 0.0).accepted(params, p, 3) for p in range(50)} == {0}
 
 
 def test_logprobs_rank_the_sampled_token_first() -> None:
