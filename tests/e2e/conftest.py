@@ -78,28 +78,29 @@ def start_server(log: Path, *args: str, env: dict[str, str] | None = None) -> Se
     raise RuntimeError(f"server not up after {START_LIMIT_S} s:\n{log.read_text()[-4000:]}")
 
 
+SPYRE_ARGS = (
+    *("--max-model-len", "4096"),
+    *("--max-num-seqs", "8"),
+    *("--num-gpu-blocks-override", "136"),
+)
+SPYRE_ENV = {
+    "SENDNN_INFERENCE_SIM_TARGET": "spyre",
+    "SENDNN_INFERENCE_SIM_PREFILL_MS": "100",
+    "SENDNN_INFERENCE_SIM_DECODE_MS": "50",
+    "SENDNN_INFERENCE_SIM_SESSION_EXPIRY_S": "5",
+    "VLLM_DT_MAX_BATCH_TKV_LIMIT": "8192",
+}
+"""The real Spyre scheduler, small enough that requests pause and run out of KV blocks.
+
+Chunks of 512 tokens cost 100 ms, decode steps 50 ms; 8 sequences, 4,096 tokens of context, 136 KV
+blocks of 64 tokens, batch x tkv at most 8,192.
+"""
+
+
 @pytest.fixture(scope="session")
 def spyre_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The real Spyre scheduler, small enough that requests pause and run out of KV blocks.
-
-    Chunks of 512 tokens cost 100 ms, decode steps 50 ms; 8 sequences, 4,096 tokens of context,
-    136 KV blocks of 64 tokens, batch x tkv at most 8,192. Upstream's own metrics are streamed
-    beside ours.
-    """
+    """Upstream's full runner; its own metrics are streamed beside ours."""
     log = tmp_path_factory.mktemp("spyre") / "server.log"
-    server = start_server(
-        log,
-        *("--max-model-len", "4096"),
-        *("--max-num-seqs", "8"),
-        *("--num-gpu-blocks-override", "136"),
-        env={
-            "SENDNN_INFERENCE_SIM_PARITY": "1",
-            "SENDNN_INFERENCE_SIM_TARGET": "spyre",
-            "SENDNN_INFERENCE_SIM_PREFILL_MS": "100",
-            "SENDNN_INFERENCE_SIM_DECODE_MS": "50",
-            "SENDNN_INFERENCE_SIM_SESSION_EXPIRY_S": "5",
-            "VLLM_DT_MAX_BATCH_TKV_LIMIT": "8192",
-        },
-    )
+    server = start_server(log, *SPYRE_ARGS, env={**SPYRE_ENV, "SENDNN_INFERENCE_SIM_PARITY": "1"})
     yield server
     server.stop()

@@ -25,6 +25,7 @@ from sendnn_bench.errors import AllRequestsFailed, BenchError, ServerUnreachable
 from sendnn_bench.metrics import METRICS, Show
 from sendnn_bench.serve_command import run_serve
 from tests.e2e.conftest import Server, free_port
+from tests.e2e.process import LONG, read_until, serve_process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -257,34 +258,6 @@ def test_two_clients_at_once(bench: Bench, spyre_server: Server) -> None:
                 await asyncio.to_thread(bench, "--num-prompts", "2")
 
     asyncio.run(hold())
-
-
-def serve_process(server: Server, directory: Path, *argv: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "sendnn_bench", "serve", "--model", "sim-granite-8b"]
-    command += ["--base-url", server.url, "--dataset-name", "random", "--disable-tqdm"]
-    command += ["--save-result", "--result-dir", str(directory), "--result-filename", "r.json"]
-    environment = {k: v for k, v in os.environ.items() if k != "VLLM_PLUGINS"}
-    return subprocess.Popen(
-        command + list(argv),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-    )
-
-
-def read_until(process: subprocess.Popen[str], text: str) -> str:
-    """Read the process's output up to a line with this text."""
-    seen = ""
-    assert process.stdout is not None
-    for line in process.stdout:
-        seen += line
-        if text in line:
-            return seen
-    raise AssertionError(f"{text!r} never came:\n{seen}")
-
-
-LONG = ("--num-prompts", "3000", "--max-concurrency", "8", "--random-output-len", "50")
 
 
 def test_ctrl_c_keeps_what_was_measured(spyre_server: Server, tmp_path: Path) -> None:
