@@ -4,12 +4,12 @@ simulation is switched on."""
 from __future__ import annotations
 
 import os
-import sys
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from sendnn_bench.errors import UsageError
 from server_plugin import settings
+from server_plugin.refusal import stop, stopping
 
 if TYPE_CHECKING:
     from server_plugin.http.routes import SimEndpoints
@@ -20,7 +20,7 @@ STOCK_PLATFORM = "server_plugin.engine.stock_platform.SimStockPlatform"
 
 def register() -> None:
     """`vllm.general_plugins`: runs in every vLLM process."""
-    try:
+    with stopping():
         if not settings.enabled(os.environ):
             return
         loaded = settings.load(os.environ)
@@ -35,20 +35,16 @@ def register() -> None:
             install.install_spyre()
         else:
             install.install_stock()
-    except UsageError as error:
-        stop(error)
 
 
 def platform_plugin() -> str | None:
     """`vllm.platform_plugins`: the stock target's platform, where that is chosen."""
-    try:
+    with stopping():
         if not settings.enabled(os.environ):
             return None
         if settings.resolve_target(settings.load(os.environ)) != "stock":
             return None
         _check_only_platform()
-    except UsageError as error:
-        stop(error)
     return STOCK_PLATFORM
 
 
@@ -95,10 +91,3 @@ def _allow_own_endpoints() -> None:
     )
     names = {entry.name for group in groups for entry in entry_points(group=group)}
     os.environ[ALLOW_LIST] = ",".join(sorted(names | {settings.PLUGIN}))
-
-
-def stop(error: UsageError) -> NoReturn:
-    """End this process with the one message; vLLM would bury an exception in tracebacks."""
-    sys.stderr.write(f"sendnn-bench: {error}\n")
-    sys.stderr.flush()
-    sys.exit(error.exit_code)

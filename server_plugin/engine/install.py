@@ -11,6 +11,7 @@ from vllm.v1.engine.core import EngineCore, EngineCoreProc
 
 from server_plugin import hooks
 from server_plugin.engine import core
+from server_plugin.refusal import stopping
 
 MARK = "_sendnn_sim_installed"
 
@@ -54,7 +55,8 @@ def install_spyre() -> None:
         # Here, not at import: upstream's scheduler can only be imported once the platform is set.
         from server_plugin.engine import spyre
 
-        spyre.check_and_update_config(original, vllm_config)
+        with stopping():
+            spyre.check_and_update_config(original, vllm_config)
         install_http()
 
     SpyrePlatform.check_and_update_config = classmethod(configure)

@@ -16,7 +16,6 @@ from sendnn_inference.v1.worker.spyre_worker import SpyreWorker
 from vllm.utils.torch_utils import set_random_seed
 from vllm.v1.worker.worker_base import CompilationTimes
 
-from sendnn_bench.errors import UsageError
 from server_plugin import settings as sim_settings
 from server_plugin.engine import config
 from server_plugin.engine.lean import LeanRunner
@@ -130,21 +129,12 @@ def check_and_update_config(original: Callable[[Any], None], vllm_config: Any) -
 
 def refuse_unsupported(vllm_config: Any) -> None:
     """Stop the start with one clear message where a simulation would be wrong."""
-    model, parallel = vllm_config.model_config, vllm_config.parallel_config
-    reasons = {
-        f"{model.model} is a pooling model; only text generation is simulated": (
-            model.runner_type != "generate"
-        ),
-        f"{model.model} is multimodal; only text generation is simulated": (
-            model.is_multimodal_model
-        ),
-        f"--data-parallel-size {parallel.data_parallel_size}: one engine, one clock; start one "
-        "server per replica": parallel.data_parallel_size > 1,
-        f"--pipeline-parallel-size {parallel.pipeline_parallel_size} is not supported by "
-        "sendnn-inference": parallel.pipeline_parallel_size > 1,
-        "speculative decoding is not simulated": vllm_config.speculative_config is not None,
-        "LoRA is not supported by sendnn-inference": vllm_config.lora_config is not None,
-    }
-    for reason, applies in reasons.items():
-        if applies:
-            raise UsageError(f"cannot simulate this deployment: {reason}.")
+    stages = vllm_config.parallel_config.pipeline_parallel_size
+    config.refuse(
+        vllm_config,
+        {
+            f"--pipeline-parallel-size {stages} is not supported by sendnn-inference": stages > 1,
+            "speculative decoding is not simulated": vllm_config.speculative_config is not None,
+            "LoRA is not supported by sendnn-inference": vllm_config.lora_config is not None,
+        },
+    )

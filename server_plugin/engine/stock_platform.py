@@ -12,8 +12,9 @@ from typing import Any
 
 from vllm.platforms.interface import Platform, PlatformEnum
 
-from sendnn_bench.errors import UsageError
 from server_plugin import settings as sim_settings
+from server_plugin.engine import config
+from server_plugin.refusal import stopping
 
 ENGINE = "server_plugin.engine"
 WORKER = f"{ENGINE}.stock.SimStockWorker"
@@ -88,7 +89,8 @@ class SimStockPlatform(Platform):
             UsageError: a kind of model or deployment that the simulation does not cover.
         """
         if vllm_config.model_config is not None:
-            refuse_unsupported(vllm_config)
+            with stopping():
+                refuse_unsupported(vllm_config)
             configure(vllm_config)
             cls.speculates = vllm_config.speculative_config is not None
         from server_plugin.engine import install
@@ -128,7 +130,6 @@ def configure(vllm_config: Any) -> None:
     compilation.cudagraph_mode = CUDAGraphMode.NONE
     compilation.cudagraph_capture_sizes = []
     parallel.worker_cls = WORKER
-    parallel.distributed_executor_backend = "uni"
     parallel.disable_custom_all_reduce = True
     # A pipeline overlaps as many batches as it has stages. On one virtual clock each step is
     # charged whole and in order; the stages divide weights and KV cache only.
@@ -140,6 +141,7 @@ def configure(vllm_config: Any) -> None:
     # a request was seen.
     vllm_config.scheduler_config.async_scheduling = False
     vllm_config.scheduler_config.scheduler_cls = SCHEDULER
+    config.adjust(vllm_config)
 
 
 def refuse_unsupported(vllm_config: Any) -> None:
@@ -151,15 +153,7 @@ def refuse_unsupported(vllm_config: Any) -> None:
     )
     method = getattr(vllm_config.speculative_config, "method", None)
     reasons = {
-        f"{model.model} is a pooling model; only text generation is simulated": (
-            model.runner_type != "generate"
-        ),
-        f"{model.model} is multimodal; only text generation is simulated": (
-            model.is_multimodal_model
-        ),
         f"{model.model} is an encoder-decoder model": model.is_encoder_decoder,
-        f"--data-parallel-size {parallel.data_parallel_size}: one engine, one clock; start one "
-        "server per replica": parallel.data_parallel_size > 1,
         "context parallelism is not simulated": max(context) > 1,
         f"drafter {method!r}; name any drafter as ngram, such as --speculative-config "
         '\'{"method": "ngram", "num_speculative_tokens": 3}\', and describe it by '
@@ -172,6 +166,4 @@ def refuse_unsupported(vllm_config: Any) -> None:
         "prompt embeddings are not simulated": model.enable_prompt_embeds,
         "sleep mode has no meaning without a device": model.enable_sleep_mode,
     }
-    for reason, applies in reasons.items():
-        if applies:
-            raise UsageError(f"cannot simulate this deployment: {reason}.")
+    config.refuse(vllm_config, reasons)

@@ -30,14 +30,15 @@ def install_http() -> None:
     parity = settings.parity
     if settings.clock != "paced":
         virtual_stats.install()
-    _wrap_entry(OpenAIServingChat, "create_chat_completion")
-    _wrap_entry(OpenAIServingCompletion, "create_completion")
+    _wrap_entry(OpenAIServingChat, "create_chat_completion", parity)
+    _wrap_entry(OpenAIServingCompletion, "create_completion", parity)
     _wrap_stream(OpenAIServingChat, "chat_completion_stream_generator", 1, parity)
     _wrap_stream(OpenAIServingCompletion, "completion_stream_generator", 2, parity)
 
 
-def _wrap_entry(owner: type, name: str) -> None:
-    """Answer a request with wrong simulation fields with 400 before vLLM works on it."""
+def _wrap_entry(owner: type, name: str, parity: bool) -> None:
+    """Answer a request that cannot be simulated with 400; put the record where it belongs in an
+    answer that is not streamed."""
     original: Callable[..., Awaitable[Any]] = getattr(owner, name)
 
     @functools.wraps(original)
@@ -45,7 +46,13 @@ def _wrap_entry(owner: type, name: str) -> None:
         wrong = checks.problem(request)
         if wrong is not None:
             return self.create_error_response(wrong)
-        return await original(self, request, *args, **kwargs)
+        answer = await original(self, request, *args, **kwargs)
+        if getattr(answer, "kv_transfer_params", None):
+            extra: dict[str, Any] = {}
+            answer.kv_transfer_params = take_record(answer.kv_transfer_params, extra, parity)
+            for key, value in extra.items():
+                setattr(answer, key, value)
+        return answer
 
     setattr(owner, name, entry)
 
@@ -71,16 +78,22 @@ async def _watch(
     """Pass results on; take our record out of the last one."""
     async for item in results:
         result = item[1] if isinstance(item, tuple) else item
-        transfer = result.kv_transfer_params
-        if result.finished and transfer:
-            record = transfer.pop(TRANSFER_KEY, None)
-            upstream = transfer.pop(UPSTREAM_TRANSFER_KEY, None)
-            if record is not None:
-                extra[METRICS_KEY] = record
-            if parity and upstream is not None:
-                extra[UPSTREAM_METRICS_KEY] = upstream
-            result.kv_transfer_params = transfer or None
+        if result.finished and result.kv_transfer_params:
+            result.kv_transfer_params = take_record(result.kv_transfer_params, extra, parity)
         yield item
+
+
+def take_record(
+    transfer: dict[str, Any], extra: dict[str, Any], parity: bool
+) -> dict[str, Any] | None:
+    """Move our record from `kv_transfer_params` to ``extra``; what is left of them, if anything."""
+    left = dict(transfer)
+    record, upstream = left.pop(TRANSFER_KEY, None), left.pop(UPSTREAM_TRANSFER_KEY, None)
+    if record is not None:
+        extra[METRICS_KEY] = record
+    if parity and upstream is not None:
+        extra[UPSTREAM_METRICS_KEY] = upstream
+    return left or None
 
 
 def is_usage_chunk(chunk: Any) -> bool:

@@ -274,6 +274,20 @@ def test_a_request_of_no_session_is_served_at_once(spyre_server: Server) -> None
     assert len(reply.record["token_times_ns"]) == 4
 
 
+def test_an_answer_that_is_not_streamed_carries_the_record_too(spyre_server: Server) -> None:
+    async def scenario() -> dict[str, Any]:
+        body = {"model": "sim-granite-8b", "prompt": "a b c", "max_tokens": 3, "ignore_eos": True}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(spyre_server.url + "/v1/completions", json=body) as response,
+        ):
+            return dict(await response.json())
+
+    answer = asyncio.run(scenario())
+    assert len(answer[protocol.METRICS_KEY]["token_times_ns"]) == 3
+    assert answer["kv_transfer_params"] is None
+
+
 def test_a_request_of_a_session_that_is_gone_gets_a_clear_400(spyre_server: Server) -> None:
     async def scenario() -> Reply:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
