@@ -11,6 +11,7 @@ from typing import Any
 
 from sendnn_bench.errors import ResultError
 from sendnn_bench.metrics import COLUMN_PREFIX, Record
+from sendnn_bench.result_cells import VLLM_CELLS, read_cell, short
 
 SCHEMA_VERSION = 1
 """Version of the ``sendnn`` block that we add to vLLM's result JSON."""
@@ -74,7 +75,8 @@ class Result:
         """Per-request rows in vLLM's order.
 
         Raises:
-            ResultError: the file has no per-request columns, or columns of unequal length.
+            ResultError: the file has no per-request columns, columns of unequal length, or a cell
+                of another type than its column's.
         """
         if not self.detailed:
             raise ResultError(
@@ -85,7 +87,7 @@ class Result:
         columns = {
             key: value
             for key, value in self.data.items()
-            if key in _ROW_COLUMNS or (key.startswith(COLUMN_PREFIX) and isinstance(value, list))
+            if key in VLLM_CELLS or (key.startswith(COLUMN_PREFIX) and isinstance(value, list))
         }
         for key, value in columns.items():
             if not isinstance(value, list) or len(value) != count:
@@ -97,30 +99,38 @@ class Result:
         return [self._row(index, columns) for index in range(count)]
 
     def _row(self, index: int, columns: dict[str, list[Any]]) -> RequestRow:
-        def cell(key: str, default: Any) -> Any:
-            column = columns.get(key)
-            value = None if column is None else column[index]
-            return default if value is None else value
-
-        record = {
-            key.removeprefix(COLUMN_PREFIX): column[index]
-            for key, column in columns.items()
-            if key.startswith(COLUMN_PREFIX)
-        }
-        known = any(value not in (None, []) for value in record.values())
+        cells = {key: self._cell(key, index, column[index]) for key, column in columns.items()}
+        error = cells.get("errors") or ""
         return RequestRow(
             index=index,
-            start_s=float(cell("start_times", 0.0)),
-            ttft_s=float(cell("ttfts", 0.0)),
-            itl_s=[float(value) for value in cell("itls", [])],
-            input_tokens=int(cell("input_lens", 0)),
-            output_tokens=int(cell("output_lens", 0)),
-            error=str(cell("errors", "")),
-            record={k: v for k, v in record.items() if v is not None} if known else None,
+            start_s=cells.get("start_times") or 0.0,
+            ttft_s=cells.get("ttfts") or 0.0,
+            itl_s=cells.get("itls") or [],
+            input_tokens=int(cells.get("input_lens") or 0),
+            output_tokens=int(cells.get("output_lens") or 0),
+            error=error,
+            # Upstream's client fills the cells of a failed request with zeros.
+            record=None if error else _record(cells),
         )
 
+    def _cell(self, key: str, index: int, value: Any) -> Any:
+        try:
+            return read_cell(key, value)
+        except TypeError as error:
+            raise ResultError(
+                f"{self.path}: a per-request column is damaged: row {index} of {key!r} is "
+                f"{short(value)}, not {error}. Was the file edited by hand?"
+            ) from error
 
-_ROW_COLUMNS = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
+
+def _record(cells: dict[str, Any]) -> Record | None:
+    """What the server measured, or None where no cell tells anything."""
+    found = {
+        key.removeprefix(COLUMN_PREFIX): value
+        for key, value in cells.items()
+        if key.startswith(COLUMN_PREFIX) and value is not None
+    }
+    return found if any(value != [] for value in found.values()) else None
 
 
 def load(path: Path) -> Result:

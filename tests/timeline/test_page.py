@@ -150,7 +150,7 @@ def with_columns(**columns):
         (with_columns(ttfts=[0.1]), "column 'ttfts' has 1 rows"),
         (with_columns(start_times=["x", 1, 2]), "column is damaged"),
         (with_columns(input_lens=[float("inf"), 1, 2]), "column is damaged"),
-        (with_columns(spyre_arrival_ns=["soon", 1, 2]), "timestamps are damaged"),
+        (with_columns(spyre_arrival_ns=["soon", 1, 2]), "column is damaged"),
         (with_columns(spyre_finish_ns=[float("nan"), 1, 2]), "timestamps are damaged"),
         (with_columns(spyre_decode_start_times_s=[[], [], [0.5]]), "but 2 latencies"),
     ],
