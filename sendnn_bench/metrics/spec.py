@@ -48,7 +48,7 @@ class Show(Enum):
     """How the report shows a metric."""
 
     SECTION = "mean, median and the percentiles asked for"
-    COLUMN = "only in the detailed JSON and the timeline"
+    COLUMN = "only in the detailed JSON"
 
 
 @dataclass(frozen=True)
