@@ -65,6 +65,9 @@ def test_the_wire_form_of_a_request() -> None:
         "scheduler_steps_waited": 1,
         "injected_output_source": "max_tokens",
         "num_preemptions": 0,
+        "arrival_ns": 30 * MS,
+        "was_missing_blocks": False,
+        "injected_output_tokens": None,
     }
     assert {key: wire[key] for key in expected} == expected
 
