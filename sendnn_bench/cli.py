@@ -19,6 +19,7 @@ app = typer.Typer(
     name="sendnn-bench",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich takes longer to import than the help to read
     help="Benchmark a vLLM deployment before the hardware runs it.",
 )
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sendnn_bench import save
-from sendnn_bench.bridge import options
+from sendnn_bench.bridge import early, options
 from sendnn_bench.bridge.backend import length_xargs, put_virtual_times
 from sendnn_bench.bridge.hooks import Hook, applied, replaced_items
 from sendnn_bench.bridge.http import Server, ask_info, message_of, parse_info
@@ -255,7 +255,7 @@ def test_wrong_watchdog(text: str) -> None:
     ],
 )
 def test_server_is_known_before_vllm_is_imported(argv: list[str], url: str) -> None:
-    assert options.early([*argv, "--num-prompts", "5"]).server.base_url == url
+    assert early.early([*argv, "--num-prompts", "5"]).server.base_url == url
 
 
 def test_nobody_there_is_told_at_once(unused_port: int) -> None:

@@ -1,0 +1,189 @@
+"""One benchmark: ask the server, run, report, save."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sendnn_bench import provenance, save
+from sendnn_bench.bridge import options as own
+from sendnn_bench.bridge.backend import record_of
+from sendnn_bench.bridge.bench_run import BenchRun
+from sendnn_bench.bridge.early import early as early_flags
+from sendnn_bench.bridge.early import server_of
+from sendnn_bench.bridge.http import Server, ask_info, served_models
+from sendnn_bench.errors import AllRequestsFailed, BenchError, UsageError
+from sendnn_bench.metrics import Record
+from sendnn_bench.report import console, findings
+from sendnn_bench.results import Result
+
+NOISY_LOGGERS = ("torch.utils.cpp_extension",)
+"""Loggers that warn, at import, of accelerators that a client does not need."""
+
+
+def serve(options: own.Options, argv: list[str]) -> None:
+    """Run the benchmark; ``argv`` is the command line for the record.
+
+    Raises:
+        BenchError: any error of the tree; what was measured before it has been saved.
+    """
+    early = early_flags(options.vllm_argv)
+    server = early.server
+    info = asyncio.run(ask_info(server, early.keep_trying_s))
+    if info is not None and early.hub_model is not None:
+        _check_model(server, early.hub_model)
+    prepare_vllm(options.verbose)
+    from sendnn_bench.bridge import arguments, bench
+
+    args = arguments.parse(options.vllm_argv)
+    if server_of(args) != server:  # named in a --config file
+        server = server_of(args)
+        info = asyncio.run(ask_info(server, args.ready_check_timeout_sec))
+    if args.dataset_name == "timed_trace" and "PYTHONHASHSEED" not in os.environ:
+        _say("Note: vLLM makes the prompts of a trace from hash(); PYTHONHASHSEED=0 repeats them.")
+    if options.describe_metrics:
+        _describe_metrics(args.result_dir)
+    run = bench.run_bench(
+        args,
+        server,
+        info,
+        warm=options.warm,
+        verbose=options.verbose,
+        watchdog_s=options.watchdog_s,
+    )
+    _finish(run, options, argv)
+
+
+def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
+    """Report and save a run, complete or not."""
+    block = provenance.describe_run(run, argv)
+    if run.result is None:
+        error = run.error or BenchError("the benchmark ended without a result.")
+        raise type(error)(f"{error}\n{_save_partial(run, block)}") from error
+    outputs = run.outputs or []
+    records = [record_of(output) for output in outputs]
+    failed = sum(not output.success for output in outputs)
+    _report(run, records, failed)
+    block["findings"] = findings.find(provenance.facts_of(run))
+    _save(run, records, block)
+    if run.error is not None:
+        raise run.error
+    if outputs and failed == len(outputs):
+        kinds = findings.failures_by_kind([output.error for output in outputs])
+        raise AllRequestsFailed("\n  ".join([f"all {failed} requests failed:", *kinds]))
+    for text in block["findings"]:
+        _say(f"Note: {text}")
+    if options.timeline:
+        _write_timeline(run, options, records, block)
+
+
+def _report(run: BenchRun, records: Sequence[Record | None], failed: int) -> None:
+    section = console.render(records, run.percentiles, failed)
+    if section:
+        sys.stdout.write(section + "\n")
+        sys.stdout.flush()
+    elif records and failed < len(records):
+        _say(
+            "The server sent no SenDNN metrics. A sendnn-inference server sends them when it runs "
+            "with SENDNN_INFERENCE_BENCH_METRICS_ENABLED=1."
+        )
+    if run.virtual and run.wall_s > 0:
+        _say(
+            f"Simulated {run.virtual_s:.2f} s of virtual time in {run.wall_s:.2f} s of wall time "
+            f"({run.virtual_s / run.wall_s:.1f} virtual s per s)."
+        )
+
+
+def _save(run: BenchRun, records: list[Record | None], block: dict[str, Any]) -> None:
+    from sendnn_bench.bridge import bench
+
+    args = run.args
+    vllm_result = provenance.named_by_user(run)
+    result = save.compose(vllm_result, records, run.percentiles, block, args.save_detailed)
+    asked = args.save_result or args.append_result
+    if asked and run.file_name is not None:
+        save.save(result, run.file_name, append=args.append_result)
+        bench.save_pytorch_format(run)
+        _say(f"Result: {run.file_name}")
+    elif args.save_detailed:
+        _say("Nothing was saved: --save-detailed needs --save-result beside it.")
+
+
+def _write_timeline(
+    run: BenchRun, options: own.Options, records: list[Record | None], block: dict[str, Any]
+) -> None:
+    """The timeline shows all requests, whether or not the result file does."""
+    from sendnn_bench.bridge import bench
+    from sendnn_bench.report.timeline import default_path, write_timeline
+
+    path = run.file_name or bench.result_name(run.args, always=True)
+    assert path is not None
+    full = save.compose(
+        provenance.named_by_user(run), records, run.percentiles, block, detailed=True
+    )
+    page = write_timeline(
+        Result(path=path, data=full), default_path(path), options.decode_thresholds_ms
+    )
+    _say(f"Timeline: {page}")
+
+
+def _save_partial(run: BenchRun, block: dict[str, Any]) -> str:
+    """Save what a run that did not reach its end has measured; says where."""
+    from sendnn_bench.bridge import bench
+
+    outputs = run.outputs or []
+    if not outputs:
+        return "Nothing was measured."
+    head = provenance.partial_head(run)
+    name = bench.result_name(run.args)
+    path = Path(run.args.result_dir or ".") / f"sendnn-bench-partial-{head['date']}.json"
+    if name is not None:
+        path = name.with_name(f"{name.stem}.partial.json")
+    result = save.compose(
+        head | save.partial_columns(outputs),
+        [record_of(output) for output in outputs],
+        run.percentiles,
+        block | {"partial": True, "reason": str(run.error)},
+        detailed=True,
+    )
+    save.save(result, path, append=False)
+    return f"{len(outputs)} requests had ended; they are saved in {path}."
+
+
+def _check_model(server: Server, model: str) -> None:
+    """A mistyped name would send vLLM to a model hub for its tokenizer."""
+    served = asyncio.run(served_models(server))
+    if served and model not in served:
+        raise UsageError(
+            f"the simulated server does not serve {model!r}, but {', '.join(served)}. Correct "
+            "--model, or name a --tokenizer to use with it."
+        )
+
+
+def prepare_vllm(verbose: bool) -> None:
+    """Set what vLLM reads while it is imported: no server plugins here, and no noise without -v."""
+    os.environ["VLLM_PLUGINS"] = ""
+    if sys.stderr.isatty():
+        _say("Loading vLLM ...")
+    if not verbose:
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        for name in NOISY_LOGGERS:
+            logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _describe_metrics(result_dir: str | None) -> None:
+    from sendnn_bench.report.describe import write_description
+
+    path = Path(result_dir or ".") / "sendnn_bench_metrics_description.txt"
+    write_description(path)
+    _say(f"Metric descriptions: {path}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
