@@ -58,12 +58,16 @@ def _wrap_iterations(seen: _LastSeen) -> None:
 
     @functools.wraps(original)
     def process_outputs(
-        self: Any, outputs: Any, timestamp_s: float | None = None, stats: Any = None
+        self: Any,
+        outputs: Any,
+        timestamp_s: float | None = None,
+        stats: Any = None,
+        **later: Any,
     ) -> Any:
         if timestamp_s:
             seen.now_s = timestamp_s
             if stats is not None:
                 stats.iteration_timestamp = timestamp_s
-        return original(self, outputs, timestamp_s, stats)
+        return original(self, outputs, timestamp_s, stats, **later)
 
     OutputProcessor.process_outputs = process_outputs
