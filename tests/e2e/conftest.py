@@ -46,28 +46,30 @@ def free_port() -> int:
 
 
 def start_server(log: Path, *args: str, env: dict[str, str] | None = None) -> Server:
-    """Start a simulated server and wait until it answers /health.
-
-    Raises RuntimeError with the end of its log when it ends or does not answer in time.
-    """
+    """Start a simulated server; see `wait_until_up`."""
     port = free_port()
     command = [sys.executable, "-m", "sendnn_bench", "sim-server", "sim-granite-8b"]
     command += [*args, "--host", "127.0.0.1", "--port", str(port)]
-    environment = {
-        **os.environ,
-        "SENDNN_INFERENCE_SIM_METRICS_FILE": str(log.with_suffix(".jsonl")),
-    }
+    # The client, run in this process, hides server plugins from itself.
+    environment = {name: value for name, value in os.environ.items() if name != "VLLM_PLUGINS"}
+    environment["SENDNN_INFERENCE_SIM_METRICS_FILE"] = str(log.with_suffix(".jsonl"))
     with open(log, "wb") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=subprocess.STDOUT, env={**environment, **(env or {})}
         )
-    server = Server(process, port, log)
+    return wait_until_up(Server(process, port, log))
+
+
+def wait_until_up(server: Server) -> Server:
+    """Wait until the server answers /health.
+
+    Raises RuntimeError with the end of its log when it ends or does not answer in time.
+    """
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(
-                f"server ended with {process.returncode}:\n{log.read_text()[-4000:]}"
-            )
+        if server.process.poll() is not None:
+            tail = server.log.read_text()[-4000:]
+            raise RuntimeError(f"server ended with {server.process.returncode}:\n{tail}")
         try:
             urllib.request.urlopen(server.url + "/health", timeout=2).close()
         except OSError:
@@ -75,7 +77,7 @@ def start_server(log: Path, *args: str, env: dict[str, str] | None = None) -> Se
         else:
             return server
     server.stop()
-    raise RuntimeError(f"server not up after {START_LIMIT_S} s:\n{log.read_text()[-4000:]}")
+    raise RuntimeError(f"server not up after {START_LIMIT_S} s:\n{server.log.read_text()[-4000:]}")
 
 
 SPYRE_ARGS = (

@@ -207,6 +207,18 @@ def test_lives_of_a_recorded_run_end_their_steps_when_the_tokens_came():
         assert life.finish_ns - life.arrival_ns == pytest.approx(row.e2el_s * 1e9, abs=1)
 
 
+def test_lives_of_a_run_recorded_from_a_real_server_tile():
+    """Six requests at sendnn-inference itself, on the CPU: its clock, its gaps, its field names."""
+    rows = load(Path(__file__).parent / "data" / "real.json").rows()
+    assert len(rows) == 6
+    for row in rows:
+        life = server_life(row.record, 0.0)
+        assert_tiles(life)
+        kinds = [segment.kind for segment in life.segments]
+        assert (kinds.count(Kind.PREFILL), kinds.count(Kind.DECODE)) == (2, 7)
+        assert life.finish_ns - life.arrival_ns < row.e2el_s * 1e9
+
+
 def test_hand_checked_run_of_two_requests():
     """Two one-chunk prompts at 0 and 10 ms: a chunk, a decode step, a chunk, both decode."""
     data = runs.simulated([(0, 100, 3), (10 * MS, 100, 2)])
