@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from sendnn_bench import __version__
-from sendnn_bench.bridge.backend import asked_tokens_of
+from sendnn_bench.bridge.backend import asked_tokens_of, record_of
 from sendnn_bench.bridge.bench_run import BenchRun
-from sendnn_bench.report.findings import RunFacts
+from sendnn_bench.report.findings import RunFacts, server_tokens
 from sendnn_bench.results import SCHEMA_VERSION
 
 
@@ -68,6 +68,7 @@ def facts_of(run: BenchRun) -> RunFacts:
         warm=run.opened is not None and run.opened.start == "warm",
         steps=run.closed.steps if run.closed else 0,
         outside_steps=run.closed.outside_steps if run.closed else 0,
+        server_tokens=[server_tokens(record_of(output)) for output in outputs],
     )
 
 

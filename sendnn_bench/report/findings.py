@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sendnn_bench.metrics import percentile_word
+from sendnn_bench.metrics import Record, percentile_word
+from sendnn_bench.results import RequestRow, Result
 
 KINDS_SHOWN = 3
 RATE_TOLERANCE = 0.1
@@ -17,7 +19,8 @@ RATE_MIN_REQUESTS = 20
 class RunFacts:
     """Facts of one finished run; per-request sequences are in the order of submission.
 
-    ``asked_tokens`` holds the output length that was asked for, or None where unknown;
+    ``asked_tokens`` holds the output length that was asked for, or None where unknown, and
+    ``server_tokens`` the number of output tokens that the server counted;
     ``rate`` is the request rate asked for in 1/s, infinite for none; ``foreign_requests`` counts
     those of other clients that a simulated server served meanwhile; ``outside_steps`` of its
     ``steps`` lay beyond what its cost profile was measured on.
@@ -33,6 +36,40 @@ class RunFacts:
     warm: bool = False
     steps: int = 0
     outside_steps: int = 0
+    server_tokens: Sequence[int | None] = ()
+
+
+def facts_of_rows(
+    result: Result, rows: Sequence[RequestRow], percentiles: Sequence[float]
+) -> RunFacts:
+    """What a saved result tells."""
+    records = [row.record or {} for row in rows]
+    session = result.block.get("session")
+    counters = session if isinstance(session, dict) else {}
+    return RunFacts(
+        errors=[row.error for row in rows],
+        output_tokens=[row.output_tokens for row in rows],
+        asked_tokens=[record.get("injected_output_tokens") for record in records],
+        percentiles=percentiles,
+        rate=_number(result.data.get("request_rate"), float("inf")),
+        throughput=_number(result.data.get("request_throughput"), 0.0),
+        warm=result.block.get("start") == "warm",
+        server_tokens=[server_tokens(record) for record in records],
+        **{name: int(_number(counters.get(name), 0)) for name in _COUNTERS},
+    )
+
+
+def server_tokens(record: Record | None) -> int | None:
+    """Output tokens that the server counted, None where it did not tell."""
+    times = None if record is None else record.get("token_times_ns")
+    return None if times is None else len(times)
+
+
+_COUNTERS = ("foreign_requests", "steps", "outside_steps")
+
+
+def _number(value: Any, default: float) -> float:
+    return float(value) if isinstance(value, (int, float)) else default
 
 
 def find(facts: RunFacts) -> list[str]:
@@ -64,6 +101,19 @@ def _lengths(facts: RunFacts) -> list[str]:
     if not other:
         return []
     return [f"{other} of {len(asked)} requests got another output length than asked for."]
+
+
+def _counts(facts: RunFacts) -> list[str]:
+    rows = zip(facts.errors, facts.output_tokens, facts.server_tokens, strict=False)
+    known = [(ours, theirs) for error, ours, theirs in rows if not error and theirs is not None]
+    other = [(ours, theirs) for ours, theirs in known if ours != theirs]
+    if not other:
+        return []
+    ours, theirs = other[0]
+    return [
+        f"In {len(other)} of {len(known)} requests client and server count different numbers of "
+        f"output tokens (the first: {ours} and {theirs}); token latencies and throughput are off."
+    ]
 
 
 def _samples(facts: RunFacts) -> list[str]:
@@ -108,6 +158,7 @@ def _outside(facts: RunFacts) -> list[str]:
 _RULES: tuple[Callable[[RunFacts], list[str]], ...] = (
     _failed,
     _lengths,
+    _counts,
     _rate,
     _samples,
     _foreign,

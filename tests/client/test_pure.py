@@ -374,11 +374,17 @@ def test_a_clean_run_has_no_findings() -> None:
         ({"throughput": 3.0}, "4 requests/s were asked for, 3 were served"),
         ({"foreign_requests": 2}, "2 requests of other clients"),
         ({"warm": True}, "prefix cache"),
+        ({"server_tokens": [5, None, 4, 6] + [5] * 196}, "In 2 of 199 requests client and server"),
     ],
 )
 def test_findings(changed: dict[str, Any], text: str) -> None:
     (found,) = findings.find(facts(**changed))
     assert text in found
+
+
+def test_a_failed_request_may_have_counted_anything() -> None:
+    found = findings.find(facts(errors=["x"] + [""] * 199, server_tokens=[2] + [5] * 199))
+    assert [text for text in found if "count" in text] == []
 
 
 def test_failures_are_grouped_by_the_last_line_of_their_message() -> None:
