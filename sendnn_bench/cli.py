@@ -133,6 +133,21 @@ def calibrate(
 
 
 @app.command()
+def report(
+    result: Annotated[Path, typer.Argument(metavar="RESULT.json", help="A saved result.")],
+    percentiles: Annotated[
+        str | None,
+        typer.Option(metavar="50,90,99", help="Percentiles to show; those saved without."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the report of a saved result again. Needs no server."""
+    from sendnn_bench.report.report_command import report as report_of
+
+    sys.stdout.write(report_of(result, percentiles, as_json))
+
+
+@app.command()
 def timeline(
     result: Annotated[
         Path, typer.Argument(metavar="RESULT.json", help="Result of a run with --save-detailed.")

@@ -32,17 +32,44 @@ def render(
     """
     if not any(record is not None for record in records):
         return ""
-    lines = [f"{' SenDNN Metrics ':=^{WIDTH}}"]
-    lines += [*_coverage(records, failed), *_totals(records, metrics)]
-    for metric in metrics:
-        if metric.show is Show.SECTION:
-            summary = summarise(samples(metric, records), percentiles)
-            lines += _section(metric, summary) if summary else []
+    totals = [(metric, total(metric, records)) for metric in metrics if metric.total_title]
+    found = [
+        (metric, summarise(samples(metric, records), percentiles))
+        for metric in metrics
+        if metric.show is Show.SECTION
+    ]
+    return section(
+        coverage(records, failed),
+        [(metric, value) for metric, value in totals if value is not None],
+        [(metric, summary) for metric, summary in found if summary is not None],
+    )
+
+
+def section(
+    head: Sequence[str],
+    totals: Sequence[tuple[Metric, int | float]],
+    summaries: Sequence[tuple[Metric, Summary]],
+) -> str:
+    """The section out of what has been computed."""
+    lines = [f"{' SenDNN Metrics ':=^{WIDTH}}", *head]
+    lines += [f"{f'{metric.total_title}:':<40} {value:<10}" for metric, value in totals]
+    for metric, summary in summaries:
+        lines += block(f" {metric.title} ", metric.printed_label, summary)
     lines.append("=" * WIDTH)
     return "\n".join(lines)
 
 
-def _coverage(records: Sequence[Record | None], failed: int) -> list[str]:
+def block(title: str, label: str, summary: Summary) -> list[str]:
+    """The lines of one metric, as vLLM prints them."""
+    rows = [("Mean", summary.mean), ("Median", summary.median)]
+    rows += [(f"P{percentile_word(p)}", value) for p, value in summary.percentiles]
+    return [
+        f"{title:-^{WIDTH}}",
+        *(f"{f'{word} {label}:':<40} {value:<10.2f}" for word, value in rows),
+    ]
+
+
+def coverage(records: Sequence[Record | None], failed: int) -> list[str]:
     """One line, where not every request has metrics."""
     missing = sum(record is None for record in records)
     if not missing:
@@ -50,20 +77,3 @@ def _coverage(records: Sequence[Record | None], failed: int) -> list[str]:
     silent = missing - failed
     parts = [f"{failed} failed"] * bool(failed) + [f"{silent} sent none"] * (silent > 0)
     return [f"{'Requests without metrics:':<40} {missing} ({', '.join(parts)})"]
-
-
-def _totals(records: Sequence[Record | None], metrics: Sequence[Metric]) -> list[str]:
-    sums = [(metric, total(metric, records)) for metric in metrics if metric.total_title]
-    return [
-        f"{metric.total_title + ':':<40} {value:<10}" for metric, value in sums if value is not None
-    ]
-
-
-def _section(metric: Metric, summary: Summary) -> list[str]:
-    rows = [("Mean", summary.mean), ("Median", summary.median)]
-    rows += [(f"P{percentile_word(p)}", value) for p, value in summary.percentiles]
-    header = f" {metric.title} "
-    return [
-        f"{header:-^{WIDTH}}",
-        *(f"{f'{word} {metric.printed_label}:':<40} {value:<10.2f}" for word, value in rows),
-    ]

@@ -12,7 +12,7 @@ PROGRAM = f"""
 import contextlib, io, json, sys
 from sendnn_bench.cli import app
 found = {{}}
-for name in ("", "timeline", "compare", "calibrate", "doctor", "serve", "sim-server"):
+for name in ("", "timeline", "compare", "calibrate", "report", "doctor", "serve", "sim-server"):
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         app([*name.split(), "--help"], standalone_mode=False)
@@ -27,4 +27,4 @@ def test_help_imports_nothing_slow() -> None:
     )
     found = json.loads(done.stdout)
     assert found == {name: [True] for name in found}
-    assert len(found) == 7
+    assert len(found) == 8
