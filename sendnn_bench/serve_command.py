@@ -29,14 +29,19 @@ def run_serve(argv: Sequence[str]) -> None:
     Raises:
         BenchError: any error of the tree; what was measured before it has been saved.
     """
-    options = own.parse(argv)
+    source, words = own.split_source(argv)
+    if source is not None:
+        from sendnn_bench.rerun import command_line
+
+        words = command_line(source, words)
+    options = own.parse(words)
     if options.help or options.help_all:
         _show_help(everything=options.help_all)
         return
     from sendnn_bench.serve_run import serve
 
     try:
-        serve(options, list(argv))
+        serve(options, words)
     except KeyboardInterrupt as error:
         raise Interrupted(
             "interrupted before the benchmark began; nothing was measured."

@@ -20,6 +20,8 @@ from sendnn_bench.bridge.http import Server, ask_info, served_models
 from sendnn_bench.errors import AllRequestsFailed, BenchError, UsageError
 from sendnn_bench.metrics import Record
 from sendnn_bench.report import console, findings
+from sendnn_bench.report.compact import print_compact
+from sendnn_bench.report.overview import overview
 from sendnn_bench.results import Result
 
 NOISY_LOGGERS = ("torch.utils.cpp_extension",)
@@ -68,9 +70,11 @@ def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
     outputs = run.outputs or []
     records = [record_of(output) for output in outputs]
     failed = sum(not output.success for output in outputs)
-    _report(run, records, failed)
+    _report(run, records, failed, section=not options.compact)
     block["findings"] = findings.find(provenance.facts_of(run))
     _save(run, records, block)
+    if options.compact:
+        print_compact(overview(_full_result(run, records, block), run.percentiles), sys.stdout)
     if run.error is not None:
         raise run.error
     if outputs and failed == len(outputs):
@@ -82,12 +86,12 @@ def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
         _write_timeline(run, options, records, block)
 
 
-def _report(run: BenchRun, records: Sequence[Record | None], failed: int) -> None:
-    section = console.render(records, run.percentiles, failed)
-    if section:
-        sys.stdout.write(section + "\n")
+def _report(run: BenchRun, records: Sequence[Record | None], failed: int, *, section: bool) -> None:
+    text = console.render(records, run.percentiles, failed)
+    if text and section:
+        sys.stdout.write(text + "\n")
         sys.stdout.flush()
-    elif records and failed < len(records):
+    elif not text and failed < len(records):
         _say(
             "The server sent no SenDNN metrics. A sendnn-inference server sends them when it runs "
             "with SENDNN_INFERENCE_BENCH_METRICS_ENABLED=1."
@@ -118,18 +122,21 @@ def _write_timeline(
     run: BenchRun, options: own.Options, records: list[Record | None], block: dict[str, Any]
 ) -> None:
     """The timeline shows all requests, whether or not the result file does."""
-    from sendnn_bench.bridge import bench
     from sendnn_bench.report.timeline import default_path, write_timeline
+
+    full = _full_result(run, records, block)
+    page = write_timeline(full, default_path(full.path), options.decode_thresholds_ms)
+    _say(f"Timeline: {page}")
+
+
+def _full_result(run: BenchRun, records: list[Record | None], block: dict[str, Any]) -> Result:
+    """The detailed result, under the name that a saved one has or would have."""
+    from sendnn_bench.bridge import bench
 
     path = run.file_name or bench.result_name(run.args, always=True)
     assert path is not None
-    full = save.compose(
-        provenance.named_by_user(run), records, run.percentiles, block, detailed=True
-    )
-    page = write_timeline(
-        Result(path=path, data=full), default_path(path), options.decode_thresholds_ms
-    )
-    _say(f"Timeline: {page}")
+    vllm_result = provenance.named_by_user(run)
+    return Result(path, save.compose(vllm_result, records, run.percentiles, block, detailed=True))
 
 
 def _save_partial(run: BenchRun, block: dict[str, Any]) -> str:

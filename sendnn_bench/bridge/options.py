@@ -6,11 +6,15 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sendnn_bench.errors import UsageError
 
 WATCHDOG_VARIABLE = "SENDNN_BENCH_WATCHDOG_S"
 WATCHDOG_DEFAULT_S = 120.0
+
+SOURCE = "source"
+"""Destination of --from, which is no name in Python."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Options:
     warm: bool = False
     verbose: bool = False
     watchdog_s: float = WATCHDOG_DEFAULT_S
+    compact: bool = False
+    """One table of all percentiles in place of the SenDNN section."""
 
 
 def own_parser() -> argparse.ArgumentParser:
@@ -40,6 +46,20 @@ def own_parser() -> argparse.ArgumentParser:
     group.add_argument("-h", "--help", action="store_true", help="Show this and exit.")
     group.add_argument(
         "--help-all", action="store_true", help="Show vLLM's own options too (imports vLLM)."
+    )
+    group.add_argument(
+        "--from",
+        dest=SOURCE,
+        metavar="RESULT.json",
+        help="Run again with the flags of the run that made this result; further flags replace "
+        "them. The earlier result is not overwritten: its name is not reused.",
+    )
+    group.add_argument(
+        "--report",
+        choices=("table", "rich"),
+        default="table",
+        help="Below vLLM's table, print SenDNN metrics as another such table, or all metrics as "
+        "one compact table of all percentiles (rich). Default: table.",
     )
     group.add_argument(
         "--describe-metrics",
@@ -85,7 +105,23 @@ def parse(argv: Sequence[str]) -> Options:
         warm=known.warm,
         verbose=known.verbose,
         watchdog_s=watchdog_s(os.environ.get(WATCHDOG_VARIABLE)),
+        compact=known.report == "rich",
     )
+
+
+def split_source(argv: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The file of --from, None without, and all other words.
+
+    Raises:
+        UsageError: --from without a file.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--from", dest=SOURCE, type=Path)
+    try:
+        known, rest = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise UsageError("--from needs a result file: --from RESULT.json.") from error
+    return getattr(known, SOURCE), rest
 
 
 def parse_thresholds(text: str | None) -> tuple[float, float] | None:

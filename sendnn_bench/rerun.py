@@ -1,0 +1,82 @@
+"""`serve --from RESULT.json`: the command line of an earlier run, with further flags over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sendnn_bench.errors import ResultError
+from sendnn_bench.results import load
+
+COMMAND = ["sendnn-bench", "serve"]
+
+NOT_REUSED = ("--result-dir", "--result-filename", "--append-result")
+"""Where the earlier run saved its result; that file is to stay as it is."""
+
+_OUTPUT_LENGTHS = "random sonnet sharegpt custom hf spec-bench prefix-repetition"
+
+REPLACED_BY = {
+    "--base-url": ("--host", "--port"),
+    "--host": ("--base-url",),
+    "--port": ("--base-url",),
+    **{f"--{name}-input-len": ("--input-len",) for name in ("random", "sonnet")},
+    **{f"--{name}-output-len": ("--output-len",) for name in _OUTPUT_LENGTHS.split()},
+}
+"""Earlier flags that would win over a later one of another name."""
+
+Group = tuple[str, list[str]]
+"""A flag's name with hyphens, and its words as they were given."""
+
+
+def command_line(path: Path, further: Sequence[str]) -> list[str]:
+    """The flags saved in a result, those of ``further`` in place of earlier ones.
+
+    Raises:
+        ResultError: the file cannot be read, or tells no command.
+    """
+    command = load(path).block.get("command")
+    words = command if isinstance(command, list) else []
+    if words[:2] != COMMAND or not all(isinstance(word, str) for word in words):
+        raise ResultError(
+            f"{path} does not say which command made it. Only results of `sendnn-bench serve` can "
+            "be run again."
+        )
+    return merge(words[2:], further)
+
+
+def merge(saved: Sequence[str], further: Sequence[str]) -> list[str]:
+    """One command line of two; the flags of ``further`` win."""
+    given = {name for name, _ in groups(further)}
+    dropped = {*given, *NOT_REUSED}
+    for name in given:
+        dropped.update(REPLACED_BY.get(name, ()))
+    words: list[str] = []
+    for name, group in groups(saved):
+        if name == "--append-result" and "--save-result" not in given:
+            words.append("--save-result")
+        elif name not in dropped:
+            words += group
+    return [*words, *further]
+
+
+def groups(words: Sequence[str]) -> Iterator[Group]:
+    """Every flag with its values."""
+    name, group = "", list[str]()
+    for word in words:
+        if _is_flag(word):
+            if group:
+                yield name, group
+            name, group = word.partition("=")[0].replace("_", "-"), []
+        group.append(word)
+    if group:
+        yield name, group
+
+
+def _is_flag(word: str) -> bool:
+    if not word.startswith("-"):
+        return False
+    try:
+        float(word)
+    except ValueError:
+        return True
+    return False
