@@ -53,9 +53,11 @@ def facts_of_rows(
         percentiles=percentiles,
         rate=_number(result.data.get("request_rate"), float("inf")),
         throughput=_number(result.data.get("request_throughput"), 0.0),
+        foreign_requests=_count(counters, "foreign_requests"),
         warm=result.block.get("start") == "warm",
+        steps=_count(counters, "steps"),
+        outside_steps=_count(counters, "outside_steps"),
         server_tokens=[server_tokens(record) for record in records],
-        **{name: int(_number(counters.get(name), 0)) for name in _COUNTERS},
     )
 
 
@@ -65,7 +67,8 @@ def server_tokens(record: Record | None) -> int | None:
     return None if times is None else len(times)
 
 
-_COUNTERS = ("foreign_requests", "steps", "outside_steps")
+def _count(counters: dict[str, Any], name: str) -> int:
+    return int(_number(counters.get(name), 0))
 
 
 def _number(value: Any, default: float) -> float:
