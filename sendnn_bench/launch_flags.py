@@ -45,6 +45,11 @@ def _number_from(low: float) -> Callable[[str], bool]:
     return check
 
 
+def _overhead(text: str) -> bool:
+    kind, _, value = text.partition(":")
+    return text in ("off", "measured") or (kind == "constant" and _number_from(0)(value))
+
+
 def _is_file(text: str) -> bool:
     return Path(text).is_file()
 
@@ -79,6 +84,14 @@ FLAGS: tuple[Flag, ...] = (
         _among("full", "lean"),
         "full: upstream's model runner and sampler run; lean: only what the scheduler needs of "
         "them, several times faster. Default: full.",
+    ),
+    Flag(
+        "--sim-host-overhead",
+        PREFIX + "HOST_OVERHEAD",
+        "off|constant:MS|measured",
+        _overhead,
+        "What the host adds to each step; measured: the real time of schedule, input preparation "
+        "and update, which does not repeat. Default: off.",
     ),
     Flag(
         "--sim-profile",

@@ -99,3 +99,6 @@ class SessionClosed:
     """Requests of other clients that the engine served meanwhile: not 0 means disturbed."""
     outside_steps: int = 0
     """Steps beyond the domain on which the cost profile was measured."""
+    host: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Real time of the engine by phase of a step: mean_us, p99_us, total_s. Varies from run to
+    run, as the machine does."""

@@ -11,7 +11,7 @@ from typing import Any
 from sendnn_bench import __version__
 from sendnn_bench.bridge.backend import asked_tokens_of, record_of
 from sendnn_bench.bridge.bench_run import BenchRun
-from sendnn_bench.report.findings import RunFacts, server_tokens
+from sendnn_bench.report.findings import HOST_OVERHEAD, RunFacts, server_tokens
 from sendnn_bench.results import SCHEMA_VERSION
 
 
@@ -38,11 +38,21 @@ def describe_run(run: BenchRun, argv: Sequence[str]) -> dict[str, Any]:
         }
     if run.virtual:
         block["start"] = run.opened.start if run.opened else None
-        block["session"] = asdict(run.closed) if run.closed else None
+        block["session"], host = _split_host(run)
     wall: dict[str, Any] = {"started": run.started, "duration_s": run.wall_s}
-    if not run.virtual:
+    if run.virtual:
+        wall["engine"] = host
+    else:
         wall["clock_anchor"] = run.anchor
     return block | {"wall": wall}
+
+
+def _split_host(run: BenchRun) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The session's counters, and apart from them what varies with the machine."""
+    if run.closed is None:
+        return None, {}
+    session = asdict(run.closed)
+    return session, session.pop("host")
 
 
 def named_by_user(run: BenchRun) -> dict[str, Any]:
@@ -68,6 +78,8 @@ def facts_of(run: BenchRun) -> RunFacts:
         warm=run.opened is not None and run.opened.start == "warm",
         steps=run.closed.steps if run.closed else 0,
         outside_steps=run.closed.outside_steps if run.closed else 0,
+        clock=run.info.clock if run.info else "real",
+        host_overhead=str(run.info.settings.get(HOST_OVERHEAD, "off")) if run.info else "off",
         server_tokens=[server_tokens(record_of(output)) for output in outputs],
     )
 

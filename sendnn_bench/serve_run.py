@@ -96,6 +96,10 @@ def _report(run: BenchRun, records: Sequence[Record | None], failed: int, *, sec
             "The server sent no SenDNN metrics. A sendnn-inference server sends them when it runs "
             "with SENDNN_INFERENCE_BENCH_METRICS_ENABLED=1."
         )
+    host = console.render_host(run.closed.host if run.closed else {})
+    if host and section:
+        sys.stdout.write(host + "\n")
+        sys.stdout.flush()
     if run.virtual and run.wall_s > 0:
         _say(
             f"Simulated {run.virtual_s:.2f} s of virtual time in {run.wall_s:.2f} s of wall time "

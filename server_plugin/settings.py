@@ -28,6 +28,19 @@ Runner = Literal["full", "lean"]
 
 
 @dataclass(frozen=True)
+class HostOverhead:
+    """What each step costs beyond the device: ``constant_ms``, or what the host really took."""
+
+    constant_ms: float = 0.0
+    measured: bool = False
+
+    def __str__(self) -> str:
+        if self.measured:
+            return "measured"
+        return f"constant:{self.constant_ms:g}" if self.constant_ms else "off"
+
+
+@dataclass(frozen=True)
 class SimSettings:
     """Everything that shapes a simulation, as validated. Field names are the variables' names."""
 
@@ -36,6 +49,7 @@ class SimSettings:
     profile: Path | None
     clock: ClockMode
     speed: float
+    host_overhead: HostOverhead
     target: Target
     runner: Runner
     memory_gb: float
@@ -79,6 +93,14 @@ def _choice(*choices: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def _host_overhead(text: str) -> HostOverhead:
+    kind, _, value = text.partition(":")
+    if kind == "constant":
+        return HostOverhead(constant_ms=_number(0, 1e6)(value))
+    _choice("off", "measured")(text)
+    return HostOverhead(measured=text == "measured")
 
 
 def _switch(text: str) -> bool:
@@ -126,6 +148,15 @@ VARIABLES: tuple[Variable, ...] = (
         "a factor from 0.001 to 1000",
         _number(1e-3, 1e3),
         "Virtual seconds per wall second in paced mode.",
+    ),
+    Variable(
+        "host_overhead",
+        "off",
+        "off, constant:MS or measured",
+        _host_overhead,
+        "What the host adds to each step: nothing, a constant, or the real time of schedule, input "
+        "preparation and update. `measured` shows a slow scheduler in TTFT and ITL; a run is then "
+        "not reproducible.",
     ),
     Variable(
         "target",
@@ -251,6 +282,6 @@ def describe(settings: SimSettings) -> dict[str, Any]:
     """Settings by environment variable, as recorded in results."""
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     return {
-        PREFIX + name.upper(): str(value) if isinstance(value, Path) else value
+        PREFIX + name.upper(): str(value) if isinstance(value, (Path, HostOverhead)) else value
         for name, value in values.items()
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sendnn_bench.metrics import (
     METRICS,
@@ -67,6 +67,18 @@ def block(title: str, label: str, summary: Summary) -> list[str]:
         f"{title:-^{WIDTH}}",
         *(f"{f'{word} {label}:':<40} {value:<10.2f}" for word, value in rows),
     ]
+
+
+def render_host(host: Mapping[str, Mapping[str, float]]) -> str:
+    """The engine's real time per step by phase, as a section; empty where nothing was measured."""
+    if not host:
+        return ""
+    lines = [f"{' Engine Host Time (real, per step) ':=^{WIDTH}}"]
+    for phase, times in host.items():
+        lines.append(f"{f'Mean {phase} (ms):':<40} {times['mean_us'] / 1e3:<10.3f}")
+        lines.append(f"{f'P99 {phase} (ms):':<40} {times['p99_us'] / 1e3:<10.3f}")
+    lines.append("=" * WIDTH)
+    return "\n".join(lines)
 
 
 def coverage(records: Sequence[Record | None], failed: int) -> list[str]:

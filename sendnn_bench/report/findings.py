@@ -10,6 +10,9 @@ from typing import Any
 from sendnn_bench.metrics import Record, percentile_word
 from sendnn_bench.results import RequestRow, Result
 
+HOST_OVERHEAD = "SENDNN_INFERENCE_SIM_HOST_OVERHEAD"
+"""The server's setting, as a result records it."""
+
 KINDS_SHOWN = 3
 RATE_TOLERANCE = 0.1
 RATE_MIN_REQUESTS = 20
@@ -36,6 +39,8 @@ class RunFacts:
     warm: bool = False
     steps: int = 0
     outside_steps: int = 0
+    clock: str = "real"
+    host_overhead: str = "off"
     server_tokens: Sequence[int | None] = ()
 
 
@@ -55,6 +60,8 @@ def facts_of_rows(
         throughput=_number(result.data.get("request_throughput"), 0.0),
         foreign_requests=_count(counters, "foreign_requests"),
         warm=result.block.get("start") == "warm",
+        clock=str(result.block.get("mode", "real")),
+        host_overhead=str((result.block.get("settings") or {}).get(HOST_OVERHEAD, "off")),
         steps=_count(counters, "steps"),
         outside_steps=_count(counters, "outside_steps"),
         server_tokens=[server_tokens(record) for record in records],
@@ -158,6 +165,25 @@ def _outside(facts: RunFacts) -> list[str]:
     ]
 
 
+def _clock(facts: RunFacts) -> list[str]:
+    if facts.clock != "free":
+        return []
+    return [
+        "The server's clock runs free: its metrics are virtual time, but requests came when this "
+        "client's real time let them. Only the server's metrics mean something, and only for a "
+        "closed loop."
+    ]
+
+
+def _host_overhead(facts: RunFacts) -> list[str]:
+    if facts.host_overhead != "measured":
+        return []
+    return [
+        "Host overhead was measured and charged: the numbers depend on this machine, and the run "
+        "does not repeat."
+    ]
+
+
 _RULES: tuple[Callable[[RunFacts], list[str]], ...] = (
     _failed,
     _lengths,
@@ -167,4 +193,6 @@ _RULES: tuple[Callable[[RunFacts], list[str]], ...] = (
     _foreign,
     _warm,
     _outside,
+    _clock,
+    _host_overhead,
 )

@@ -13,6 +13,7 @@ import torch
 from sendnn_inference.v1.sample.spyre_sampler import SpyreSampler
 
 from server_plugin.engine.tokens import plain_tokens, wanted_token
+from server_plugin.sim.host_times import now_ns
 
 WANTED = 1e4
 FALLBACK = 5e3
@@ -32,6 +33,7 @@ class MockCausalLM:
         self._plain = plain_tokens(vllm_config.model_config)
         self.sampler = SpyreSampler(vllm_config=vllm_config)
         self.fms_model = SimpleNamespace(config=SimpleNamespace(src_vocab_size=self._vocab_size))
+        self._spent_ns = 0
         self.indices = torch.ones(0)
         self.n_pads_right = 0
 
@@ -39,6 +41,7 @@ class MockCausalLM:
         self, input_ids_or_embeds: Any, positions: Any, masks: Any, is_prompt: bool
     ) -> torch.Tensor:
         """Logits of shape (batch, vocabulary), rows in the order of the runner's batch."""
+        began_ns = now_ns()
         batch = self._runner.prefill_batch if is_prompt else self._runner.input_batch
         request_ids = batch.sorted_requests_ids
         logits = torch.zeros((len(request_ids), self._vocab_size), dtype=torch.float32)
@@ -48,7 +51,13 @@ class MockCausalLM:
             wanted, fallback = wanted_token(request.sampling_params, position, self._plain)
             logits[row, fallback] = FALLBACK
             logits[row, wanted] = WANTED
+        self._spent_ns += now_ns() - began_ns
         return logits
+
+    def take_spent_ns(self) -> int:
+        """Real time of the forward passes since the last call."""
+        spent_ns, self._spent_ns = self._spent_ns, 0
+        return spent_ns
 
     def sample(self, logits: torch.Tensor, sampling_metadata: Any) -> Any:
         """The real sampler."""

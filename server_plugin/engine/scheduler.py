@@ -15,10 +15,13 @@ from sendnn_bench import profile
 from server_plugin import settings as sim_settings
 from server_plugin.sim.costs import ConstantCost, CostModel, build
 from server_plugin.sim.engine_sim import EngineSim, OpenStep
+from server_plugin.sim.host_times import now_ns
 from server_plugin.sim.module_time import ModuleTime, to_module_s
 from server_plugin.sim.recorder import TRANSFER_KEY, PartInStep
 
 STEP_ATTRIBUTE = "_sendnn_sim_step"
+HOST_ATTRIBUTE = "_sendnn_sim_host_ns"
+"""Attribute of a model runner's output: real ns of the runner's phases in this step."""
 
 
 def cost_model(settings: sim_settings.SimSettings) -> CostModel:
@@ -51,6 +54,7 @@ class SimSchedulerMixin:
             block_size_tokens=self.sim_block_size(),
             chunk_size_tokens=self.scheduler_config.max_num_batched_tokens,
         )
+        self._sim_scheduled_ns = 0
         if settings.clock != "paced":
             # vLLM's own statistics then tell virtual time; a paced server's are real.
             vllm_engine.time = vllm_scheduler.time = self.sim_time()
@@ -78,18 +82,31 @@ class SimSchedulerMixin:
     # What vLLM calls
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        host = self.sim.host_times
+        began_ns = now_ns()
         output = super().schedule(*args, **kwargs)  # type: ignore[misc]
         if output.total_num_scheduled_tokens:
+            host.step_begins(began_ns)
+            self._sim_scheduled_ns = now_ns()
+            host.add("schedule", self._sim_scheduled_ns - began_ns)
             step = self.sim.begin_step(self._sim_parts(output), self._sim_blocks_in_use())
             setattr(output, STEP_ATTRIBUTE, step)
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         step: OpenStep | None = getattr(scheduler_output, STEP_ATTRIBUTE, None)
-        if step is not None:
-            tkv = self.sim_tkv(step, model_runner_output)
-            self.sim.end_step(step, tkv, _new_tokens(model_runner_output))
-        return super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
+        if step is None:
+            return super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
+        host = self.sim.host_times
+        whole = {"prepare": now_ns() - self._sim_scheduled_ns}
+        for phase, ns in getattr(model_runner_output, HOST_ATTRIBUTE, whole).items():
+            host.add(phase, ns)
+        tkv = self.sim_tkv(step, model_runner_output)
+        self.sim.end_step(step, tkv, _new_tokens(model_runner_output))
+        with host.phase("update"):
+            result = super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
+        host.step_ended()
+        return result
 
     def _free_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         transfer, *rest = super()._free_request(request, *args, **kwargs)  # type: ignore[misc]

@@ -20,9 +20,10 @@ from server_plugin import settings as sim_settings
 from server_plugin.engine import config
 from server_plugin.engine.lean import LeanRunner
 from server_plugin.engine.mock_model import MockCausalLM
-from server_plugin.engine.scheduler import SimSchedulerMixin
+from server_plugin.engine.scheduler import HOST_ATTRIBUTE, SimSchedulerMixin
 from server_plugin.engine.tokens import plain_tokens
 from server_plugin.sim.engine_sim import OpenStep
+from server_plugin.sim.host_times import now_ns
 
 SCHEDULER = f"{__name__}.SimSpyreScheduler"
 WORKER = f"{__name__}.SimSpyreWorker"
@@ -89,6 +90,7 @@ class SimSpyreWorker(SpyreWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._host_ns: dict[str, int] = {}
         self._lean: LeanRunner | None = None
         if sim_settings.load(os.environ).runner == "lean":
             self._lean = LeanRunner(self.vllm_config, plain_tokens(self.model_config))
@@ -105,10 +107,26 @@ class SimSpyreWorker(SpyreWorker):
         self.model_runner.complete_warmup()
         return CompilationTimes(language_model=0.0, encoder=0.0)
 
+    # Both calls note where their real time went, for the scheduler to read off the output.
+
     def execute_model(self, scheduler_output: Any) -> Any:
+        began_ns = now_ns()
         if self._lean is not None:
-            return self._lean.execute(scheduler_output)
-        return super().execute_model(scheduler_output)
+            output = self._lean.execute(scheduler_output)
+            setattr(output, HOST_ATTRIBUTE, {"prepare": now_ns() - began_ns})
+            return output
+        output = super().execute_model(scheduler_output)
+        mock_ns = self.model_runner.model.take_spent_ns()
+        self._host_ns = {"prepare": now_ns() - began_ns - mock_ns, "mock": mock_ns}
+        if output is not None:
+            setattr(output, HOST_ATTRIBUTE, self._host_ns)
+        return output
+
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        began_ns = now_ns()
+        output = super().sample_tokens(grammar_output)
+        setattr(output, HOST_ATTRIBUTE, self._host_ns | {"sample": now_ns() - began_ns})
+        return output
 
 
 def check_and_update_config(original: Callable[[Any], None], vllm_config: Any) -> None:

@@ -16,6 +16,7 @@ from server_plugin.sim.clock import PacedClock, VirtualClock
 from server_plugin.sim.costs import CostModel, StepShape
 from server_plugin.sim.fields import SimFields
 from server_plugin.sim.gate import Gate
+from server_plugin.sim.host_times import HostTimes
 from server_plugin.sim.metrics_file import MetricsFile
 from server_plugin.sim.recorder import PartInStep, Recorder, RequestRecord, Step
 
@@ -50,6 +51,7 @@ class EngineSim(Generic[T]):
     ) -> None:
         self.clock = PacedClock(settings.speed) if settings.clock == "paced" else VirtualClock()
         self.recorder = Recorder(block_size_tokens)
+        self.host_times = HostTimes()
         self._settings = settings
         self._costs = costs
         self._chunk_size_tokens = chunk_size_tokens
@@ -95,6 +97,7 @@ class EngineSim(Generic[T]):
             self.clock.reset()
             self.recorder.reset()
             self._costs.outside_steps = 0
+        self.host_times.reset()
         self._session = _Session(name, Gate(self.clock))
 
     def end(self) -> SessionClosed:
@@ -107,6 +110,7 @@ class EngineSim(Generic[T]):
             requests=session.gate.requests,
             foreign_requests=session.foreign_total,
             outside_steps=self._costs.outside_steps,
+            host=self.host_times.summary(),
         )
 
     def session_requests(self) -> list[str]:
@@ -142,6 +146,7 @@ class EngineSim(Generic[T]):
             "gate": self._session.gate.describe() if self._session else "no session",
             "requests": sorted(self.recorder.records)[:50],
             "foreign": len(self._foreign),
+            "host": self.host_times.summary(),
         }
 
     # Requests
@@ -215,7 +220,7 @@ class EngineSim(Generic[T]):
         chunks = tuple((part.tokens, part.context_tokens) for part in step.parts if not part.decode)
         decode_batch = len(step.parts) - len(chunks)
         shape = StepShape(chunks=chunks, decode_batch=decode_batch, tkv=tkv, index=index)
-        end_ns = self.clock.charge(self._costs.step_ns(shape))
+        end_ns = self.clock.charge(self._costs.step_ns(shape) + self._overhead_ns())
         done = Step(
             index=index,
             start_ns=step.start_ns,
@@ -225,6 +230,12 @@ class EngineSim(Generic[T]):
             kv_blocks_in_use=step.kv_blocks_in_use,
         )
         self.recorder.step(done, new_tokens)
+
+    def _overhead_ns(self) -> int:
+        overhead = self._settings.host_overhead
+        if overhead.measured:
+            return self.host_times.take_uncharged_ns()
+        return round(overhead.constant_ms * 1e6)
 
     def _open_session(self) -> _Session[T]:
         if self._session is None:

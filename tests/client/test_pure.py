@@ -361,6 +361,19 @@ def test_steps_outside_the_measured_domain_are_told_with_their_share() -> None:
     assert found.startswith("3 of 200 steps (1.5%) lie outside")
 
 
+def test_a_free_clock_and_measured_overhead_are_told() -> None:
+    assert "runs free" in findings.find(facts(clock="free"))[0]
+    assert "does not repeat" in findings.find(facts(host_overhead="measured"))[0]
+    assert findings.find(facts(clock="virtual", host_overhead="constant:2")) == []
+
+
+def test_the_engine_s_host_time_is_a_section_of_its_own() -> None:
+    text = console.render_host({"schedule": {"mean_us": 250.0, "p99_us": 1500.0, "total_s": 1.0}})
+    assert "Mean schedule (ms):                      0.250" in text
+    assert "P99 schedule (ms):                       1.500" in text
+    assert console.render_host({}) == ""
+
+
 def test_a_clean_run_has_no_findings() -> None:
     assert findings.find(facts()) == []
 

@@ -75,6 +75,25 @@ def test_frontend_terms_delay_arrivals_and_tokens(tmp_path: Path) -> None:
     assert answers == [Advance(155 * MS, "finished", [0], [155 * MS])]
 
 
+def test_a_constant_host_overhead_is_part_of_each_step(tmp_path: Path) -> None:
+    sim = engine(tmp_path, HOST_OVERHEAD="constant:1.5")
+    sim.arrive("a", 10, SimFields(), "request a")
+    step(sim, "a", 10, 0, decode=False)
+    step(sim, "a", 1, 10, decode=True)
+    assert sim.clock.now_ns == 153 * MS
+
+
+def test_measured_host_overhead_is_charged_as_it_was_measured(tmp_path: Path) -> None:
+    sim = engine(tmp_path, HOST_OVERHEAD="measured")
+    sim.arrive("a", 10, SimFields(), "request a")
+    sim.host_times.add("schedule", 3 * MS)
+    step(sim, "a", 10, 0, decode=False)
+    sim.host_times.add("update", 2 * MS)
+    sim.host_times.add("mock", 500 * MS)
+    step(sim, "a", 1, 10, decode=True)
+    assert sim.clock.now_ns == 155 * MS
+
+
 def test_a_cold_session_starts_at_zero_and_a_warm_one_goes_on(tmp_path: Path) -> None:
     sim = engine(tmp_path)
     sim.begin("one", cold=True)

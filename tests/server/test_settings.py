@@ -40,6 +40,9 @@ def test_values_are_parsed() -> None:
         ("SPEED", "0"),
         ("TARGET", "gpu"),
         ("PARITY", "yes"),
+        ("HOST_OVERHEAD", "constant"),
+        ("HOST_OVERHEAD", "constant:-1"),
+        ("HOST_OVERHEAD", "some"),
         ("SESSION_EXPIRY_S", "0"),
     ],
 )
@@ -60,6 +63,16 @@ def test_an_unknown_variable_is_refused() -> None:
 def test_the_switch(text: str, on: bool) -> None:
     assert settings.enabled({settings.MODE_VARIABLE: text}) is on
     assert settings.enabled({}) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "constant_ms", "measured"),
+    [("off", 0.0, False), ("constant:1.5", 1.5, False), ("measured", 0.0, True)],
+)
+def test_host_overhead(text: str, constant_ms: float, measured: bool) -> None:
+    loaded = settings.load({"SENDNN_INFERENCE_SIM_HOST_OVERHEAD": text})
+    assert loaded.host_overhead == settings.HostOverhead(constant_ms, measured)
+    assert settings.describe(loaded)["SENDNN_INFERENCE_SIM_HOST_OVERHEAD"] == text
 
 
 def test_a_wrong_switch_is_refused() -> None:
