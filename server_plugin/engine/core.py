@@ -105,8 +105,12 @@ def sim_begin(core: Any, session: str, warm: bool) -> dict[str, Any]:
     """Open a session; cold unless ``warm``."""
     sim = core.scheduler.sim
     sim.begin(session, cold=not warm)
-    if not warm:
-        core.scheduler.sim_cold_start()
+    try:
+        if not warm:
+            core.scheduler.sim_cold_start()
+    except Exception:
+        sim.end()  # nobody knows its name: it would hold the server for ever
+        raise
     return {"session": session, "start": "warm" if warm else "cold", "now_ns": sim.clock.now_ns}
 
 

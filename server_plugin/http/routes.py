@@ -9,9 +9,8 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, HTTPException, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
-from vllm.entrypoints.serve.utils.server_utils import AuthenticationMiddleware
 from vllm.logger import init_logger
 
 from sendnn_bench.protocol import INFO_ROUTE, PROTOCOL_VERSION, SESSION_ROUTE, ServerInfo
@@ -22,6 +21,8 @@ from server_plugin.http.sessions import SESSIONS
 from server_plugin.sim.fields import MAX_COUNT, MAX_NS
 
 logger = init_logger(__name__)
+
+AuthenticationMiddleware = hooks.find(hooks.AUTHENTICATION)
 
 HEARTBEAT_S = 5.0
 """A grant that takes longer is answered with the clock as it stands, and goes on."""
@@ -105,21 +106,24 @@ class Controller:
     ) -> dict[str, Any]:
         """Wait for the grant's answer, at most `HEARTBEAT_S`.
 
-        After a heartbeat, or a lost connection, the client asks again and gets the same answer.
+        After a heartbeat, or a lost connection, the client asks again and gets the same answer:
+        a grant is over when somebody was there to hear it.
         """
         if self._grant is None:
-            call = self._call("sim_advance", until_ns, submitted)
-            self._grant = asyncio.create_task(call)
+            self._grant = asyncio.create_task(self._call("sim_advance", until_ns, submitted))
+        grant = self._grant
         deadline = asyncio.get_running_loop().time() + HEARTBEAT_S
-        while not self._grant.done():
-            await asyncio.wait([self._grant], timeout=DISCONNECT_POLL_S)
-            if not self._grant.done():
-                if await request.is_disconnected():
-                    raise HTTPException(499, "client closed the connection")
-                if asyncio.get_running_loop().time() >= deadline:
-                    status = await self._call("sim_status")
-                    return {"now_ns": status["now_ns"], "reason": "until", "finished": []}
-        grant, self._grant = self._grant, None
+        while not grant.done():
+            await asyncio.wait([grant], timeout=DISCONNECT_POLL_S)
+            if not grant.done() and asyncio.get_running_loop().time() >= deadline:
+                status = await self._call("sim_status")
+                return {"now_ns": status["now_ns"], "reason": "until", "finished": []}
+            if await request.is_disconnected():
+                raise HTTPException(499, "client closed the connection")
+        if self._grant is grant:
+            self._grant = None
+        if grant.cancelled():
+            raise HTTPException(410, "this simulation session was ended while a grant was open")
         return grant.result()
 
     async def settle(self, seq: int) -> dict[str, Any]:
@@ -155,16 +159,21 @@ class Controller:
                 SESSIONS.current,
                 SESSIONS.silent_s(),
             )
-            with contextlib.suppress(HTTPException):
+            try:
                 await self.close()
+            except Exception:  # without this task no session would ever expire again
+                logger.exception("The session could not be ended.")
 
 
-router = APIRouter()
+def _authorised(request: Request) -> None:
+    _controller(request).authorise(request)
+
+
+router = APIRouter(dependencies=[Depends(_authorised)])
 
 
 def _controller(request: Request) -> Controller:
     controller: Controller = request.app.state.sendnn_sim
-    controller.authorise(request)
     return controller
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, TypeVar
 
 from sendnn_bench.errors import SimError
@@ -18,6 +19,9 @@ from sendnn_bench.protocol import Advance, AdvanceReason
 from server_plugin.sim.clock import VirtualClock
 
 T = TypeVar("T")
+
+SHOWN = 20
+"""Sequence numbers listed in a description."""
 
 
 @dataclass(order=True)
@@ -126,11 +130,15 @@ class Gate(Generic[T]):
     def describe(self) -> str:
         """State in one line, for the dump of a stall."""
         grant = self._grant
-        missing = [seq for seq in range(self._submitted) if seq not in self._resolved]
+        # Lazily: a client may announce more requests than could ever be listed.
+        missing = islice(
+            (seq for seq in range(self._submitted) if seq not in self._resolved), SHOWN
+        )
         wanted = "no grant" if grant is None else f"grant until {grant.until_ns}"
         return (
             f"clock {self._clock.now_ns} ns, {wanted}, submitted {self._submitted}, "
-            f"not yet received {missing[:20]}, staged {[entry.seq for entry in self._staged][:20]}"
+            f"not yet received {list(missing)}, "
+            f"staged {[entry.seq for entry in self._staged[:SHOWN]]}"
         )
 
     def _end(self, seq: int, seen_ns: int) -> None:
