@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import typer
+import typer.core
 
 from sendnn_bench.bridge.options import own_parser
 from sendnn_bench.cli import PASS_THROUGH, app
@@ -94,6 +95,7 @@ def _check(words: Sequence[str]) -> Iterator[str]:
 
 def _sendnn_bench(words: Sequence[str]) -> Iterator[str]:
     group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
     if not words or words[0] not in group.commands:
         yield "no such command of sendnn-bench"
         return
@@ -130,6 +132,10 @@ def _python(words: Sequence[str]) -> Iterator[str]:
     yield from _unknown_flags(words[2:], _flags_in(path))
 
 
+def _vllm(words: Sequence[str]) -> Iterator[str]:
+    return _unknown_flags(words[1:], _passed_through("sim-server"))
+
+
 def _nothing_to_check(_words: Sequence[str]) -> Iterator[str]:
     return iter(())
 
@@ -138,7 +144,7 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
     "sendnn-bench": _sendnn_bench,
     "python": _python,
     "make": _make,
-    "vllm": lambda words: _unknown_flags(words[1:], _passed_through("sim-server")),
+    "vllm": _vllm,
     **dict.fromkeys((".", "cd", "curl", "export", "git"), _nothing_to_check),
 }
 
@@ -177,7 +183,8 @@ def _flags_in(source: Path) -> frozenset[str]:
 
 def sample_names(text: str) -> set[str]:
     """The result files that a block's commands read."""
-    found, written = set(), set()
+    found: set[str] = set()
+    written: set[str] = set()
     for words in commands(text):
         for before, word in zip(["", *words], words, strict=False):
             if word.endswith(".json"):

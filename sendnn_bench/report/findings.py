@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sendnn_bench.metrics import Record, percentile_word
+from sendnn_bench.report.compare_samples import number
 from sendnn_bench.results import RequestRow, Result
 
 HOST_OVERHEAD = "SENDNN_INFERENCE_SIM_HOST_OVERHEAD"
@@ -79,7 +80,8 @@ def _count(counters: dict[str, Any], name: str) -> int:
 
 
 def _number(value: Any, default: float) -> float:
-    return float(value) if isinstance(value, (int, float)) else default
+    known = number(value)
+    return default if known is None else known
 
 
 def find(facts: RunFacts) -> list[str]:
@@ -127,8 +129,12 @@ def _counts(facts: RunFacts) -> list[str]:
 
 
 def _samples(facts: RunFacts) -> list[str]:
-    count = sum(not error for error in facts.errors)
-    rare = [p for p in facts.percentiles if p < 100 and count * (1 - p / 100) < 1]
+    return too_few(sum(not error for error in facts.errors), facts.percentiles)
+
+
+def too_few(count: int, percentiles: Sequence[float]) -> list[str]:
+    """Whether ``count`` requests are too few for some of the percentiles."""
+    rare = [p for p in percentiles if p < 100 and count * (1 - p / 100) < 1]
     if not rare or not count:
         return []
     names = ", ".join(f"P{percentile_word(p)}" for p in rare)
@@ -156,7 +162,7 @@ def _warm(facts: RunFacts) -> list[str]:
 
 
 def _outside(facts: RunFacts) -> list[str]:
-    if not facts.outside_steps:
+    if not facts.outside_steps or not facts.steps:
         return []
     share = facts.outside_steps / facts.steps
     return [

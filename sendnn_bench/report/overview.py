@@ -175,10 +175,16 @@ def _totals(
 def _findings(
     result: Result, rows: Sequence[RequestRow] | None, percentiles: Sequence[float]
 ) -> list[str]:
-    """As saved after the run, when more was known; from the rows for results of other tools."""
+    """As saved after the run, when more was known; from the rows for results of other tools.
+
+    What concerns percentiles is told of those that are shown.
+    """
     saved = result.block.get("findings")
     if isinstance(saved, list):
-        return [str(text) for text in saved]
+        count = int(number(result.data.get("completed")) or 0)
+        of_percentiles = findings.too_few(count, saved_percentiles(result))
+        kept = [str(text) for text in saved if text not in of_percentiles]
+        return [*kept, *findings.too_few(count, percentiles)]
     if result.block.get("partial"):
         return [f"The run did not reach its end: {result.block.get('reason')}"]
     return [] if rows is None else findings.find(findings.facts_of_rows(result, rows, percentiles))

@@ -100,6 +100,9 @@ def test_other_percentiles_are_computed_from_the_rows(saved: Path) -> None:
     assert f"P75 TTFT (ms):                           {expected:<10.2f}" in text
     assert "P75 Queue Wait Time (ms):" in text
     assert "P50" not in text
+    assert "Note: 6 requests are few for P99: it" in text
+    assert "few for P90: it" in report(saved, "90", as_json=False)
+    assert "few for" not in report(saved, "75", as_json=False)
 
 
 def test_what_was_not_saved_is_said_to_be_missing(saved: Path) -> None:
@@ -132,6 +135,16 @@ def test_a_result_of_plain_vllm_has_no_section(saved: Path) -> None:
     assert tables(text)[-1] == "=" * 50
     assert "SenDNN" not in text
     assert "Note: 6 requests are few for P99: it lies at or near the maximum." in text
+
+
+def test_a_damaged_block_is_passed_over(saved: Path) -> None:
+    data = json.loads(saved.read_text())
+    damaged = {"session": {"steps": float("inf"), "outside_steps": 5, "foreign_requests": "2"}}
+    saved.write_text(json.dumps({**data, "request_rate": [], "sendnn": damaged}))
+    text = report(saved, None, as_json=False)
+    assert [line for line in text.splitlines() if line.startswith("Note")] == [
+        "Note: 6 requests are few for P99: it lies at or near the maximum."
+    ]
 
 
 def test_numbers_of_drafts_and_diffusion() -> None:
