@@ -61,6 +61,8 @@ class Overview:
     ours: tuple[tuple[Metric, Summary], ...]
     totals: tuple[tuple[Metric, int | float], ...]
     coverage: tuple[str, ...]
+    host: dict[str, dict[str, float]]
+    """Real time of the engine by phase of a step, in us; empty where none was measured."""
     findings: tuple[str, ...]
     missing: tuple[str, ...]
 
@@ -118,6 +120,7 @@ def overview(result: Result, percentiles: Sequence[float] | None = None) -> Over
         ours=tuple(ours),
         totals=tuple(_totals(result, records)),
         coverage=tuple(console.coverage(records or (), failed)) if told else (),
+        host=_host(result),
         findings=tuple(_findings(result, rows, asked)),
         missing=tuple(reader.missing),
     )
@@ -170,6 +173,18 @@ def _totals(
         if value is not None:
             found.append((metric, value))
     return found
+
+
+def _host(result: Result) -> dict[str, dict[str, float]]:
+    wall = result.block.get("wall")
+    phases = wall.get("engine") if isinstance(wall, dict) else None
+    known = phases if isinstance(phases, dict) else {}
+    return {
+        str(phase): times
+        for phase, times in known.items()
+        if isinstance(times, dict)
+        and all(number(times.get(key)) is not None for key in ("mean_us", "p99_us"))
+    }
 
 
 def _findings(

@@ -48,6 +48,7 @@ def render_text(view: Overview) -> str:
     parts = [render_vllm(view)]
     if view.ours:
         parts.append(console.section(view.coverage, view.totals, view.ours))
+    parts += [text for text in [console.render_host(view.host)] if text]
     parts += [f"Note: {text}" for text in notes(view)]
     return "\n".join(parts) + "\n"
 
@@ -77,6 +78,7 @@ def render_json(view: Overview) -> str:
         "run": _run(data),
         "metrics": metrics,
         "totals": {metric.total_key: value for metric, value in view.totals},
+        "engine_host_us": view.host,
         "findings": list(view.findings),
         "missing": list(view.missing),
     }

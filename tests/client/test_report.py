@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sendnn_bench.errors import UsageError
+from sendnn_bench.report import console
 from sendnn_bench.report.overview import overview
 from sendnn_bench.report.report_command import report
 from sendnn_bench.report.vllm_table import render_vllm
@@ -135,6 +136,15 @@ def test_a_result_of_plain_vllm_has_no_section(saved: Path) -> None:
     assert tables(text)[-1] == "=" * 50
     assert "SenDNN" not in text
     assert "Note: 6 requests are few for P99: it lies at or near the maximum." in text
+
+
+def test_real_time_of_the_engine_is_told_again(saved: Path) -> None:
+    data = json.loads(saved.read_text())
+    phases = {"schedule": {"mean_us": 250.0, "p99_us": 1500.0, "total_s": 1.0}}
+    data["sendnn"]["wall"]["engine"] = phases | {"update": {"mean_us": None}, "x": 3}
+    saved.write_text(json.dumps(data))
+    assert console.render_host(phases) in report(saved, None, as_json=False)
+    assert json.loads(report(saved, None, as_json=True))["engine_host_us"] == phases
 
 
 def test_a_damaged_block_is_passed_over(saved: Path) -> None:
