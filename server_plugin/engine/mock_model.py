@@ -44,15 +44,16 @@ class MockCausalLM:
         began_ns = now_ns()
         batch = self._runner.prefill_batch if is_prompt else self._runner.input_batch
         request_ids = batch.sorted_requests_ids
+        choices = [self._choice(self._runner.requests[request_id]) for request_id in request_ids]
         logits = torch.zeros((len(request_ids), self._vocab_size), dtype=torch.float32)
-        for row, request_id in enumerate(request_ids):
-            request = self._runner.requests[request_id]
-            position = len(request.output_token_ids)
-            wanted, fallback = wanted_token(request.sampling_params, position, self._plain)
-            logits[row, fallback] = FALLBACK
-            logits[row, wanted] = WANTED
+        wanted, fallback = torch.tensor(choices).T.unsqueeze(2)
+        logits.scatter_(1, fallback, FALLBACK).scatter_(1, wanted, WANTED)
         self._spent_ns += now_ns() - began_ns
         return logits
+
+    def _choice(self, request: Any) -> tuple[int, int]:
+        position = len(request.output_token_ids)
+        return wanted_token(request.sampling_params, position, self._plain)
 
     def take_spent_ns(self) -> int:
         """Real time of the forward passes since the last call."""

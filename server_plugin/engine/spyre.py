@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sendnn_inference.v1.core.scheduler as upstream_scheduler
+import torch
 from sendnn_inference.v1.core.scheduler import ChunkedPrefillSpyreScheduler
 from sendnn_inference.v1.worker.spyre_worker import SpyreWorker
 from vllm.utils.torch_utils import set_random_seed
@@ -97,6 +98,8 @@ class SimSpyreWorker(SpyreWorker):
 
     def init_device(self) -> None:
         set_random_seed(self.model_config.seed)
+        # Small tensors only: waking threads for them costs more than they save.
+        torch.set_num_threads(1)
         self._env_initialized = True
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:

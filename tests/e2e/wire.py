@@ -26,6 +26,7 @@ class Ask:
     max_tokens: int
     inject: int | None = None
     ignore_eos: bool = True
+    temperature: float | None = None
     token: int = 1000
     """Every prompt token is this one: equal numbers share their prefix in the cache."""
 
@@ -87,6 +88,8 @@ async def post(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if ask.temperature is not None:
+        body["temperature"] = ask.temperature
     if xargs:
         body["vllm_xargs"] = xargs
     async with http.post(url + "/v1/completions", json=body) as response:
