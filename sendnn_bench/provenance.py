@@ -14,6 +14,9 @@ from sendnn_bench.bridge.bench_run import BenchRun
 from sendnn_bench.report.findings import HOST_OVERHEAD, RunFacts, server_tokens
 from sendnn_bench.results import SCHEMA_VERSION
 
+SECRET = {"authorization", "proxy-authorization", "api-key", "x-api-key", "cookie"}
+"""Headers that are left out of the recorded command line."""
+
 
 def describe_run(run: BenchRun, argv: Sequence[str]) -> dict[str, Any]:
     """The `sendnn` block of the result."""
@@ -22,7 +25,7 @@ def describe_run(run: BenchRun, argv: Sequence[str]) -> dict[str, Any]:
         "schema": SCHEMA_VERSION,
         "partial": False,
         "mode": "real" if info is None else info.clock,
-        "command": ["sendnn-bench", "serve", *argv],
+        "command": ["sendnn-bench", "serve", *without_secrets(argv)],
         "versions": {
             "sendnn-bench": __version__,
             **{name: _version(name) for name in ("vllm", "sendnn-inference")},
@@ -45,6 +48,15 @@ def describe_run(run: BenchRun, argv: Sequence[str]) -> dict[str, Any]:
     else:
         wall["clock_anchor"] = run.anchor
     return block | {"wall": wall}
+
+
+def without_secrets(argv: Sequence[str]) -> list[str]:
+    """A command line without the headers that carry keys: results are passed around."""
+    return [
+        word
+        for word in argv
+        if word.removeprefix("--header=").partition("=")[0].lower() not in SECRET
+    ]
 
 
 def _split_host(run: BenchRun) -> tuple[dict[str, Any] | None, dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sendnn_bench import save
+from sendnn_bench import provenance, save
 from sendnn_bench.bridge import early, options
 from sendnn_bench.bridge.backend import length_xargs, put_virtual_times
 from sendnn_bench.bridge.hooks import Hook, applied, replaced_items
@@ -372,6 +372,19 @@ def test_the_engine_s_host_time_is_a_section_of_its_own() -> None:
     assert "Mean schedule (ms):                      0.250" in text
     assert "P99 schedule (ms):                       1.500" in text
     assert console.render_host({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "kept"),
+    [
+        (["--header", "Authorization=Bearer s", "X-Run=7"], ["--header", "X-Run=7"]),
+        (["--header=Authorization=Bearer s", "--seed", "3"], ["--seed", "3"]),
+        (["--header", "x-api-key=s"], ["--header"]),
+        (["--metadata", "cookie_jar=1"], ["--metadata", "cookie_jar=1"]),
+    ],
+)
+def test_the_recorded_command_has_no_keys(argv: list[str], kept: list[str]) -> None:
+    assert provenance.without_secrets(argv) == kept
 
 
 def test_a_clean_run_has_no_findings() -> None:
