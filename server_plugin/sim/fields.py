@@ -62,7 +62,7 @@ def _integer(args: Mapping[str, Any], name: str, low: int, high: int) -> int | N
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name} must be an integer from {low} to {high}, not {value!r:.80}")
+        raise ValueError(f"{name} must be an integer from {low} to {high}, not {_shown(value)}")
     return value
 
 
@@ -71,5 +71,14 @@ def _text(args: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT:
-        raise ValueError(f"{name} must be a text of 1 to {MAX_TEXT} characters, not {value!r:.80}")
+        raise ValueError(
+            f"{name} must be a text of 1 to {MAX_TEXT} characters, not {_shown(value)}"
+        )
     return value
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:80]
+    except ValueError:  # Python refuses to print such a number
+        return "a number of thousands of digits"

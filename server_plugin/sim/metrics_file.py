@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from server_plugin.sim.recorder import NS_PER_S, RequestRecord
+
+logger = logging.getLogger(__name__)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,17 +45,29 @@ def line(record: RequestRecord) -> dict[str, Any]:
 
 
 class MetricsFile:
-    """Appends lines under a lock, so that several servers may share one file."""
+    """Appends lines under a lock, so that several servers may share one file.
+
+    A file that cannot be written (disk full) costs its lines, never the engine: the same record
+    travels to the client.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._warned = False
 
     def write(self, record: RequestRecord) -> None:
         """Append one request's line; does nothing where no file is wanted."""
         if self._path is None:
             return
         text = json.dumps(line(record)) + "\n"
-        with open(self._path, "a", encoding="utf-8") as out:
-            fcntl.flock(out, fcntl.LOCK_EX)
-            out.write(text)
-            out.flush()
+        try:
+            with open(self._path, "a", encoding="utf-8") as out:
+                fcntl.flock(out, fcntl.LOCK_EX)
+                out.write(text)
+                out.flush()
+        except OSError as error:
+            if not self._warned:
+                logger.warning(
+                    "%s cannot be written (%s): lines are missing.", self._path, error.strerror
+                )
+            self._warned = True
