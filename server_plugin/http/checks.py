@@ -35,10 +35,12 @@ def problem(request: Any) -> str | None:
         fields = sim_fields.parse(request.vllm_xargs)
     except ValueError as error:
         return str(error)
-    return None if fields.session is None else _session_problem(request, fields.session)
+    if fields.session is None:
+        return None
+    return _session_problem(request, fields.session, fields.seq)
 
 
-def _session_problem(request: Any, session: str) -> str | None:
+def _session_problem(request: Any, session: str, seq: int) -> str | None:
     if session != SESSIONS.current:
         return f"simulation session {session!r} is not open on this server; it may have expired"
     sequences = (request.n or 1) * _prompts(request)
@@ -49,6 +51,8 @@ def _session_problem(request: Any, session: str) -> str | None:
         )
     if getattr(request, "use_beam_search", False):
         return "beam search is not supported in a simulated run"
+    if not SESSIONS.take(seq):
+        return f"sequence number {seq} was used before in this simulation session"
     return None
 
 

@@ -12,6 +12,7 @@ class Sessions:
     def __init__(self) -> None:
         self.current: str | None = None
         self._heard_s = 0.0
+        self._taken: set[int] = set()
         self.waiting = 0
         """Calls of the client that are being answered now; while there is one, it is alive."""
 
@@ -22,7 +23,14 @@ class Sessions:
     def opened(self, name: str) -> None:
         """The engine has opened the session."""
         self.current = name
+        self._taken.clear()
         self.heard()
+
+    def take(self, seq: int) -> bool:
+        """A request of the session has this sequence number; False where one had it before."""
+        known = len(self._taken)
+        self._taken.add(seq)
+        return len(self._taken) > known
 
     def closed(self) -> None:
         """The engine has closed it."""
