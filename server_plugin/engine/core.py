@@ -57,6 +57,12 @@ def add_request(original: Method, core: Any, request: Any, request_wave: int = 0
         refuse(core, request, str(error))
         return
     if sim.arrive(name, request.num_prompt_tokens, fields, (request, request_wave)):
+        if sim.virtual:
+            logger.warning_once(
+                "A request came without a simulation session. It is served at once, as on a free "
+                "clock: only `sendnn-bench serve` runs on virtual time. Start the server with "
+                "--sim-clock paced for other clients."
+            )
         original(core, request, request_wave)
     elif not sim.known(name):
         refuse(core, request, "its session is gone, or its sequence number is taken")

@@ -67,6 +67,11 @@ class EngineSim(Generic[T]):
         return self._session.name if self._session else None
 
     @property
+    def virtual(self) -> bool:
+        """True where the clock waits for the grants of a client of ours."""
+        return self._settings.clock == "virtual"
+
+    @property
     def may_run(self) -> bool:
         """True while the engine may run a step: no session, an open gate, or a request of another
         client, which is never held."""
@@ -79,7 +84,7 @@ class EngineSim(Generic[T]):
             SessionBusy: one is open, or other clients' requests are running.
             SimError: the clock is not virtual.
         """
-        if self._settings.clock != "virtual":
+        if not self.virtual:
             raise SimError(
                 f"this server runs on a {self._settings.clock} clock, which has no sessions"
             )

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from sendnn_bench import models
 
 START_LIMIT_S = 300
 STOP_LIMIT_S = 30
@@ -45,11 +47,24 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start_server(log: Path, *args: str, env: dict[str, str] | None = None) -> Server:
+LAUNCHER = (sys.executable, "-m", "sendnn_bench", "sim-server", "sim-granite-8b")
+
+PLAIN_VLLM = (
+    *(str(Path(sys.executable).with_name("vllm")), "serve", models.resolve("sim-granite-8b")),
+    *("--served-model-name", "sim-granite-8b"),
+)
+"""What the launcher starts, without it: simulation is switched on by exported variables alone."""
+
+
+def start_server(
+    log: Path,
+    *args: str,
+    env: dict[str, str] | None = None,
+    command: Sequence[str] = LAUNCHER,
+) -> Server:
     """Start a simulated server; see `wait_until_up`."""
     port = free_port()
-    command = [sys.executable, "-m", "sendnn_bench", "sim-server", "sim-granite-8b"]
-    command += [*args, "--host", "127.0.0.1", "--port", str(port)]
+    command = [*command, *args, "--host", "127.0.0.1", "--port", str(port)]
     # The client, run in this process, hides server plugins from itself.
     environment = {name: value for name, value in os.environ.items() if name != "VLLM_PLUGINS"}
     environment["SENDNN_INFERENCE_SIM_METRICS_FILE"] = str(log.with_suffix(".jsonl"))

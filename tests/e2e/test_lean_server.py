@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.e2e.conftest import SPYRE_ARGS, SPYRE_ENV, Server, start_server
+from tests.e2e.conftest import PLAIN_VLLM, SPYRE_ARGS, SPYRE_ENV, Server, start_server
 from tests.e2e.process import LONG, read_until, serve_process
 from tests.e2e.wire import LIMIT_S, MS, Ask, run, session
 
@@ -25,8 +25,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 @pytest.fixture(scope="module")
 def lean_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Plain `vllm serve`: everything that the launcher would set is exported here."""
     log = tmp_path_factory.mktemp("lean") / "server.log"
-    server = start_server(log, *SPYRE_ARGS, "--sim-runner", "lean", env=SPYRE_ENV)
+    exported = {
+        "SENDNN_INFERENCE_SIM_MODE": "1",
+        "SENDNN_INFERENCE_SIM_RUNNER": "lean",
+        "HF_HUB_OFFLINE": "1",
+    }
+    server = start_server(log, *SPYRE_ARGS, env=SPYRE_ENV | exported, command=PLAIN_VLLM)
     yield server
     server.stop()
 

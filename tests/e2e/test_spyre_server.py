@@ -272,6 +272,7 @@ def test_a_request_of_no_session_is_served_at_once(spyre_server: Server) -> None
     reply = asyncio.run(scenario())
     assert reply.usage["completion_tokens"] == 4
     assert len(reply.record["token_times_ns"]) == 4
+    assert "without a simulation session" in spyre_server.log.read_text()
 
 
 def test_an_answer_that_is_not_streamed_carries_the_record_too(spyre_server: Server) -> None:
