@@ -165,6 +165,8 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         ResultError: the directory or file cannot be written, with the system's reason.
     """
+    if path.exists() and not path.is_file():
+        raise ResultError(f"{path} is no regular file; name a file to write to.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from dataclasses import fields
@@ -20,6 +21,8 @@ from sendnn_bench.protocol import (
 )
 
 T = TypeVar("T")
+
+RETRY_S = 0.2
 
 STATUS_ROUTE = "/sim/status"
 STATUS_TIMEOUT_S = 5.0
@@ -47,9 +50,17 @@ class Control:
         return _read(SessionOpened, await self._call("POST", "", body))
 
     async def advance(self, session: str, until_ns: int | None, submitted: int) -> Advance:
-        """Grant; answers when the server has got that far."""
+        """Grant; answers when the server has got that far.
+
+        Asks once more where the connection was lost: the server keeps the answer for that.
+        """
         grant = {"until_ns": until_ns, "submitted": submitted}
-        return _read(Advance, await self._call("POST", f"/{session}/advance", grant))
+        path = f"/{session}/advance"
+        try:
+            return _read(Advance, await self._call("POST", path, grant))
+        except ServerUnreachable:
+            await asyncio.sleep(RETRY_S)
+            return _read(Advance, await self._call("POST", path, grant))
 
     async def settle(self, session: str, seq: int) -> None:
         """A request ended without reaching the engine.
@@ -94,6 +105,11 @@ class Control:
             ) from error
         if response.status == 409 and not path:
             raise SessionBusy(message_of(text))
+        if response.status >= 500:
+            raise ServerUnreachable(
+                f"the simulated server at {self._server.base_url} broke in mid-run (HTTP "
+                f"{response.status}: {message_of(text)}). Look into its log."
+            )
         if response.status >= 300:
             raise SimError(
                 f"the simulated server refused (HTTP {response.status}): {message_of(text)}"
