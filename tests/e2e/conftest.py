@@ -16,6 +16,9 @@ import pytest
 
 from sendnn_bench import models
 
+ENVIRONMENT = dict(os.environ)
+"""As it was before the client, run in this process, set up vLLM for itself."""
+
 START_LIMIT_S = 300
 STOP_LIMIT_S = 30
 
@@ -65,9 +68,10 @@ def start_server(
     """Start a simulated server; see `wait_until_up`."""
     port = free_port()
     command = [*command, *args, "--host", "127.0.0.1", "--port", str(port)]
-    # The client, run in this process, hides server plugins from itself.
-    environment = {name: value for name, value in os.environ.items() if name != "VLLM_PLUGINS"}
-    environment["SENDNN_INFERENCE_SIM_METRICS_FILE"] = str(log.with_suffix(".jsonl"))
+    environment = {
+        **ENVIRONMENT,
+        "SENDNN_INFERENCE_SIM_METRICS_FILE": str(log.with_suffix(".jsonl")),
+    }
     with open(log, "wb") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=subprocess.STDOUT, env={**environment, **(env or {})}

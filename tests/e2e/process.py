@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import ENVIRONMENT, Server
 
 LONG = ("--num-prompts", "3000", "--max-concurrency", "8", "--random-output-len", "50")
 """A run that takes minutes: something will happen to it before it ends."""
@@ -17,13 +16,12 @@ def serve_process(server: Server, directory: Path, *argv: str) -> subprocess.Pop
     command = [sys.executable, "-m", "sendnn_bench", "serve", "--model", "sim-granite-8b"]
     command += ["--base-url", server.url, "--dataset-name", "random", "--disable-tqdm"]
     command += ["--save-result", "--result-dir", str(directory), "--result-filename", "r.json"]
-    environment = {k: v for k, v in os.environ.items() if k != "VLLM_PLUGINS"}
     return subprocess.Popen(
         command + list(argv),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment,
+        env=ENVIRONMENT,
     )
 
 

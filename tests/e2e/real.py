@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from sendnn_bench import models
-from tests.e2e.conftest import Server, free_port, wait_until_up
+from tests.e2e.conftest import ENVIRONMENT, Server, free_port, wait_until_up
 
 SHAPE = {
     "num_hidden_layers": 1,
@@ -34,7 +33,7 @@ def start_real_server(folder: Path) -> Server:
     command += ["--served-model-name", "sim-granite-8b", "--load-format", "dummy"]
     command += ["--max-model-len", "1024", "--max-num-seqs", "4"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
-    environment = os.environ | {
+    environment = ENVIRONMENT | {
         "VLLM_PLUGINS": "sendnn_inference",
         "SENDNN_INFERENCE_DYNAMO_BACKEND": "eager",
         "SENDNN_INFERENCE_BENCH_METRICS_ENABLED": "1",

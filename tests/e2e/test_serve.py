@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -24,7 +23,7 @@ import pytest
 from sendnn_bench.errors import AllRequestsFailed, BenchError, ServerUnreachable
 from sendnn_bench.metrics import METRICS, Show
 from sendnn_bench.serve_command import run_serve
-from tests.e2e.conftest import Server, free_port
+from tests.e2e.conftest import ENVIRONMENT, Server, free_port
 from tests.e2e.process import LONG, read_until, serve_process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -288,7 +287,7 @@ def test_vllm_s_sweep_runs_our_command(spyre_server: Server, tmp_path: Path) -> 
     command += ["-o", str(tmp_path / "sweep")]
     done = subprocess.run(
         command,
-        env=os.environ | {"VLLM_PLUGINS": ""},
+        env=ENVIRONMENT | {"VLLM_PLUGINS": ""},
         timeout=240,
         capture_output=True,
         text=True,

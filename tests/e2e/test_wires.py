@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from sendnn_bench.results import load
 from sendnn_bench.serve_command import run_serve
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import ENVIRONMENT, Server
 from tests.e2e.real import start_real_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -65,7 +64,7 @@ def test_upstream_s_client_prints_and_merges_what_our_server_streams(
     command += ["--save-detailed", "--result-dir", str(tmp_path), "--result-filename", "u.json"]
     done = subprocess.run(
         command,
-        env=os.environ | {"VLLM_PLUGINS": "", "HF_HUB_OFFLINE": "1"},
+        env=ENVIRONMENT | {"VLLM_PLUGINS": "", "HF_HUB_OFFLINE": "1"},
         timeout=200,
         capture_output=True,
         text=True,
