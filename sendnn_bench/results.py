@@ -166,7 +166,7 @@ def write_atomically(path: Path, text: str) -> None:
         ResultError: the directory or file cannot be written, with the system's reason.
     """
     if path.exists() and not path.is_file():
-        raise ResultError(f"{path} is no regular file; name a file to write to.")
+        raise ResultError(f"{path} cannot be written: it is no regular file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
