@@ -173,6 +173,8 @@ def _simulate(
     profile = directory / f"profile-{kind}.toml"
     fitted = [str(real_file(directory, load_)) for load_ in CALIBRATION]
     command = own_command("calibrate", *fitted, "-o", str(profile), "--kind", kind)
+    # A load of short prompts alone does not tell it.
+    command += ["--chunk-size", str(CHUNK_TOKENS)]
     report = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_LIMIT_S
     ).stdout

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,12 +38,25 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
+        """End the server and what it started; its engine may have outlived it."""
         self.process.terminate()
         try:
             self.process.wait(STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(STOP_LIMIT_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def start_process(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    """Start a server as the leader of a process group of its own."""
+    with open(log, "wb") as out:
+        return subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
 
 
 def free_port() -> int:
@@ -72,10 +87,7 @@ def start_server(
         **ENVIRONMENT,
         "SENDNN_INFERENCE_SIM_METRICS_FILE": str(log.with_suffix(".jsonl")),
     }
-    with open(log, "wb") as out:
-        process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, env={**environment, **(env or {})}
-        )
+    process = start_process(command, {**environment, **(env or {})}, log)
     return wait_until_up(Server(process, port, log))
 
 

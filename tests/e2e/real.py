@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from sendnn_bench import models
-from tests.e2e.conftest import ENVIRONMENT, Server, free_port, wait_until_up
+from tests.e2e.conftest import ENVIRONMENT, Server, free_port, start_process, wait_until_up
 
 SHAPE = {
     "num_hidden_layers": 1,
@@ -45,6 +44,4 @@ def start_real_server(folder: Path) -> Server:
         "SENDNN_INFERENCE_UPDATE_THREAD_CONFIG": "0",
     }
     log = folder / "server.log"
-    with open(log, "wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
-    return wait_until_up(Server(process, port, log))
+    return wait_until_up(Server(start_process(command, environment, log), port, log))
