@@ -63,6 +63,8 @@ class Controller:
         self._auth = AuthenticationMiddleware(None, tokens) if tokens else None
         self._model = model
         self._settings = sim_settings.load(os.environ)
+        # Once, as the engine does: the file may change under a running server.
+        self._cost_model = cost_model(self._settings).describe()
         self._grant: asyncio.Task[dict[str, Any]] | None = None
         self._expiry = asyncio.create_task(self._expire())
 
@@ -79,7 +81,7 @@ class Controller:
             clock=self._settings.clock,
             target=sim_settings.resolve_target(self._settings),
             model=self._model,
-            cost_model=cost_model(self._settings).describe(),
+            cost_model=self._cost_model,
             versions=hooks.versions(),
             settings=sim_settings.describe(self._settings),
             limits={

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from server_plugin.sim.recorder import NS_PER_S, RequestRecord
+from server_plugin.sim.clock import NS_PER_S
+from server_plugin.sim.recorder import RequestRecord
 
 logger = logging.getLogger(__name__)
 

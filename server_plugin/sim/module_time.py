@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-NS_PER_S = 1_000_000_000
+from server_plugin.sim.clock import NS_PER_S
 
 EPOCH_S = 1.0
 """Virtual time 0 as vLLM sees it: above 0, which vLLM takes for "unset" in places."""

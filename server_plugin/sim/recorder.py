@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-NS_PER_S = 1_000_000_000
+from server_plugin.sim.clock import NS_PER_S
 
 TRANSFER_KEY = "__sendnn_bench__"
 """Key of a record in `kv_transfer_params`, on its way from the engine to the API server."""
