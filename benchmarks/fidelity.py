@@ -85,6 +85,9 @@ CALIBRATION = (
     Load("closed-8-short", 60, 250, 48, seed=105, concurrency=SLOTS),
     Load("open-60", 30, 600, 24, seed=106, share=0.6),
 )
+SIDES = (0, 1)
+"""Calibration loads are measured twice: before the held-out loads and after them."""
+
 CAPACITY = "closed-8"
 """The calibration run whose throughput is the capacity."""
 
@@ -131,10 +134,14 @@ def make_model(directory: Path) -> Path:
     return directory.resolve()
 
 
-def real_file(directory: Path, load_: Load, repeat: int | None = None) -> Path:
-    """Result file of a real run; calibration runs have no repeat."""
-    suffix = "" if repeat is None else f"-{repeat}"
-    return directory / f"real-{load_.name}{suffix}.json"
+def real_file(directory: Path, load_: Load, repeat: int) -> Path:
+    """Result file of a real run."""
+    return directory / f"real-{load_.name}-{repeat}.json"
+
+
+def calibration_files(directory: Path) -> list[Path]:
+    """Result files of the runs that a profile is fitted to."""
+    return [real_file(directory, load_, side) for side in SIDES for load_ in CALIBRATION]
 
 
 def simulated_file(directory: Path, kind: str, load_: Load, repeat: int) -> Path:
@@ -144,13 +151,13 @@ def simulated_file(directory: Path, kind: str, load_: Load, repeat: int) -> Path
 
 def _measure(directory: Path, model: Path, repeats: int) -> float:
     """All real runs; returns the capacity in requests per second."""
-    plan = [(load_, real_file(directory, load_)) for load_ in CALIBRATION]
-    # Rounds, not repeats in a row: a machine that slows down slows every load.
-    plan += [
-        (load_, real_file(directory, load_, repeat))
-        for repeat in range(repeats)
-        for load_ in HELD_OUT
-    ]
+    # Rounds, not repeats in a row, and calibration on both sides of them: a machine that slows
+    # down slows every load.
+    before, after = SIDES
+    order = [(load_, before) for load_ in CALIBRATION]
+    order += [(load_, repeat) for repeat in range(repeats) for load_ in HELD_OUT]
+    order += [(load_, after) for load_ in CALIBRATION]
+    plan = [(load_, real_file(directory, load_, repeat)) for load_, repeat in order]
     if any(not path.exists() for _, path in plan):
         warm_up = directory / "real-warm-up.json"
         warm_up.unlink(missing_ok=True)
@@ -163,7 +170,7 @@ def _measure(directory: Path, model: Path, repeats: int) -> float:
 
 def _capacity(directory: Path) -> float:
     run = next(load_ for load_ in CALIBRATION if load_.name == CAPACITY)
-    return float(load(real_file(directory, run)).data["request_throughput"])
+    return float(load(real_file(directory, run, SIDES[0])).data["request_throughput"])
 
 
 def _simulate(
@@ -171,8 +178,8 @@ def _simulate(
 ) -> tuple[str, list[Line]]:
     """Fit one kind of profile, simulate the held-out loads, compare."""
     profile = directory / f"profile-{kind}.toml"
-    fitted = [str(real_file(directory, load_)) for load_ in CALIBRATION]
-    command = own_command("calibrate", *fitted, "-o", str(profile), "--kind", kind)
+    fitted = calibration_files(directory)
+    command = own_command("calibrate", *map(str, fitted), "-o", str(profile), "--kind", kind)
     # A load of short prompts alone does not tell it.
     command += ["--chunk-size", str(CHUNK_TOKENS)]
     report = subprocess.run(
