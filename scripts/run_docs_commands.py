@@ -1,233 +1,223 @@
-"""Check and run the shell commands of README.md and docs/*.md.
+"""Check and run the shell commands of README.md and docs/**/*.md.
 
-python scripts/run_docs_commands.py [FILE.md ...]
+python -m scripts.run_docs_commands [--server URL] [--start-servers] [--long] [FILE.md ...]
 
-The flags and targets of every command in a ```sh or ```bash block have to exist. Blocks are then
-run, in a directory that holds a sample result under each name that they read, except those after
-a comment that says why not: <!-- needs server -->, <!-- sets up --> or <!-- takes long -->.
+The flags and targets of every command in a ```sh or ```bash block have to exist. The blocks of a
+page are then run in their order, in one directory that holds a sample under the name of each
+result or profile that they read and no earlier block wrote. A comment before a block says what it
+needs:
+
+<!-- needs server -->   run against --server, or the server that an earlier block started
+<!-- starts server -->  run with --start-servers, on a free port; ends when the next one starts
+<!-- takes long -->     run with --long, in the repository's root
+<!-- sets up -->        never run here: `make setup` and CI do
+
+Ports 8000 in the commands stand for the server's own.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import typer
-import typer.core
-
-from sendnn_bench.bridge.options import own_parser
-from sendnn_bench.cli import PASS_THROUGH, app
-from sendnn_bench.launch_flags import FLAGS
-
-ROOT = Path(__file__).parents[1]
-SAMPLE = ROOT / "tests" / "timeline" / "data" / "ours.json"
-TIMEOUT_S = 60
-
-_BLOCK = re.compile(
-    r"^(?:<!-- (?P<why>needs server|sets up|takes long) -->\n+)?```(?:sh|bash)\n(?P<text>.*?)^```",
-    re.MULTILINE | re.DOTALL,
+from scripts.docs_blocks import (
+    NEEDS_SERVER,
+    ROOT,
+    STARTS_SERVER,
+    TAKES_LONG,
+    Block,
+    blocks,
+    commands,
+    complaints,
+    pages,
 )
-_SEPARATORS = {"&&", "||", "|", ";", "&"}
-_OUTPUT_FLAGS = {"-o", "--output"}
+from sendnn_bench.errors import BenchError
+from sendnn_bench.server_process import free_port, running
+
+RESULT = ROOT / "tests" / "timeline" / "data" / "ours.json"
+PROFILE = """\
+version = 1
+name = "sample"
+source = "made up for the commands of the docs; not measured"
+kind = "constant"
+
+[constant]
+prefill_ms = 100.0
+decode_ms = 50.0
+"""
+COMMAND = (
+    "sendnn-bench serve --model sim-granite-8b --dataset-name random --random-input-len 512 "
+    "--random-output-len 64 --num-prompts 20 --request-rate 2"
+)
+"""What the sample result says that made it; `serve --from` runs it again."""
+
+LIMITS_S = {"": 200, NEEDS_SERVER: 600, TAKES_LONG: 4 * 3600}
+"""Real time that a block may take, by its mark."""
+
+_OUTPUT_FLAGS = {"-o", "--output", "--result-filename"}
+_PLACES = ("docs/", "tests/", "/")
+"""A file there is the repository's or nobody's: no sample is put under its name."""
 
 
 @dataclass(frozen=True)
-class Block:
-    """A block of shell commands; ``why`` says why it is not run, empty where it is."""
+class Means:
+    """What a run of blocks may use. ``base_url`` is the server's for blocks that need one."""
 
-    name: str
-    text: str
-    why: str
+    base_url: str = ""
+    start_servers: bool = False
+    long: bool = False
 
-
-def blocks(path: Path) -> list[Block]:
-    """The shell blocks of a page."""
-    page = path.read_text(encoding="utf-8")
-    return [
-        Block(
-            name=f"{path.name}:{page.count(chr(10), 0, match.start('text'))}",
-            text=match["text"],
-            why=match["why"] or "",
-        )
-        for match in _BLOCK.finditer(page)
-    ]
+    def allow(self, block: Block) -> bool:
+        """Whether the block can be run with these."""
+        return {
+            "": True,
+            NEEDS_SERVER: bool(self.base_url),
+            STARTS_SERVER: self.start_servers,
+            TAKES_LONG: self.long,
+        }.get(block.mark, False)
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """Every command's words, without comments and variables set for it."""
-    for line in text.replace("\\\n", " ").splitlines():
-        words: list[str] = []
-        for word in [*shlex.split(line, comments=True), ";"]:
-            if word in _SEPARATORS:
-                if words:
-                    yield words
-                words = []
-            elif words or not re.match(r"\w+=", word):
-                words.append(word)
+@dataclass
+class Outcome:
+    """What became of a block: whether it ran, and what was wrong."""
+
+    block: Block
+    ran: bool = False
+    wrong: list[str] = field(default_factory=list)
 
 
-def complaints(block: Block) -> list[str]:
-    """What is wrong with the block's commands, found without running them."""
-    return [
-        f"{block.name}: {text}: {shlex.join(words)}"
-        for words in commands(block.text)
-        for text in _check(words)
-    ]
+def run_page(path: Path, means: Means) -> Iterator[Outcome]:
+    """Check every block of the page, and run those that ``means`` allow, in one directory."""
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as server:
+        place = Path(directory)
+        for name in ("docs", "tests"):
+            (place / name).symlink_to(ROOT / name)
+        for block in blocks(path):
+            outcome = Outcome(block, wrong=complaints(block))
+            if not outcome.wrong and means.allow(block):
+                outcome.ran = True
+                if block.mark == STARTS_SERVER:
+                    server.close()
+                    wrong, url = start(block, place, server)
+                    means = replace(means, base_url=url)
+                else:
+                    wrong = run(block, place, means.base_url)
+                outcome.wrong += [wrong] if wrong else []
+            yield outcome
 
 
-def _check(words: Sequence[str]) -> Iterator[str]:
-    program, *rest = words
-    check = _PROGRAMS.get(program)
-    if check is None:
-        yield f"unknown program {program!r}"
-    else:
-        yield from check(rest)
-
-
-def _sendnn_bench(words: Sequence[str]) -> Iterator[str]:
-    group = typer.main.get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    if not words or words[0] not in group.commands:
-        yield "no such command of sendnn-bench"
-        return
-    name, rest = words[0], list(words[1:])
-    command = group.commands[name]
-    if command.context_settings == PASS_THROUGH:
-        yield from _unknown_flags(rest, _passed_through(name))
-        return
+def run(block: Block, place: Path, base_url: str = "") -> str:
+    """Run the block; what went wrong, empty where nothing did."""
+    put_samples(block, place)
+    limit_s = LIMITS_S[block.mark]
     try:
-        command.make_context(name, rest)
-    except Exception as error:  # the parser's own: it has no public base class
-        tell = getattr(error, "format_message", error.__str__)
-        yield tell()
+        done = subprocess.run(
+            shell(block, base_url),
+            cwd=ROOT if block.mark == TAKES_LONG else place,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{block.name}: not done after {limit_s} s"
+    return f"{block.name}: exit code {done.returncode}\n{done.stderr}" if done.returncode else ""
 
 
-def _make(words: Sequence[str]) -> Iterator[str]:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in words:
-        if not re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE):
-            yield f"no target {target!r} in the Makefile"
+def start(block: Block, place: Path, stack: ExitStack) -> tuple[str, str]:
+    """Start the block's server, which ends with the stack; what went wrong, and its URL."""
+    put_samples(block, place)
+    base_url = f"http://127.0.0.1:{free_port()}"
+    log = place / "server.log"
+    server = stack.enter_context(running(shell(block, base_url), base_url, log))
+    try:
+        server.wait_until_healthy(lambda _waited_s: None)
+    except BenchError as error:
+        return f"{block.name}: {error}", ""
+    return "", base_url
 
 
-def _python(words: Sequence[str]) -> Iterator[str]:
-    if words[:1] != ["-m"] or len(words) < 2:
-        yield "only `python -m MODULE` is known here"
-        return
-    if words[1] == "sendnn_bench":
-        yield from _sendnn_bench(words[2:])
-        return
-    path = (ROOT / words[1].replace(".", "/")).with_suffix(".py")
-    if not path.is_file():
-        yield f"no module {words[1]}"
-        return
-    yield from _unknown_flags(words[2:], _flags_in(path))
+def shell(block: Block, base_url: str) -> list[str]:
+    """The block for bash: its `sendnn-bench` is this package's, its port 8000 the server's."""
+    python = shlex.quote(sys.executable)
+    here = shlex.quote(str(Path(sys.executable).parent))
+    port = base_url.rpartition(":")[2]
+    serve, sim_server = (f' --base-url "{base_url}"', f" --port {port}") if base_url else ("", "")
+    # Another package installs a script of our name; a client in this process sets VLLM_PLUGINS.
+    prelude = f"""
+export PATH={here}:"$PATH"
+unset VLLM_PLUGINS
+sendnn-bench() {{
+    case "$1" in
+    serve) {python} -P -m sendnn_bench "$@"{serve} ;;
+    sim-server) exec {python} -P -m sendnn_bench "$@" --host 127.0.0.1{sim_server} ;;
+    *) {python} -P -m sendnn_bench "$@" ;;
+    esac
+}}
+"""
+    text = block.text
+    if base_url:
+        text = re.sub(r"\b(127\.0\.0\.1|localhost):8000\b", f"127.0.0.1:{port}", text)
+        text = re.sub(r"--port[ =]8000\b", f"--port {port}", text)
+    return ["bash", "-euo", "pipefail", "-c", prelude + text]
 
 
-def _vllm(words: Sequence[str]) -> Iterator[str]:
-    return _unknown_flags(words[1:], _passed_through("sim-server"))
+def put_samples(block: Block, place: Path) -> None:
+    """Write a sample under each name that the block reads, where there is no file yet."""
+    for name in sample_names(block.text):
+        path = place / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(PROFILE if path.suffix == ".toml" else sample_result())
 
 
-def _nothing_to_check(_words: Sequence[str]) -> Iterator[str]:
-    return iter(())
-
-
-_PROGRAMS: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
-    "sendnn-bench": _sendnn_bench,
-    "python": _python,
-    "make": _make,
-    "vllm": _vllm,
-    **dict.fromkeys((".", "cd", "curl", "export", "git"), _nothing_to_check),
-}
-
-
-def _unknown_flags(words: Sequence[str], known: frozenset[str]) -> Iterator[str]:
-    for word in words:
-        flag = word.partition("=")[0].replace("_", "-")
-        if flag.startswith("-") and flag not in known:
-            yield f"unknown flag {flag}"
-
-
-@cache
-def _passed_through(name: str) -> frozenset[str]:
-    """Our flags and vLLM's, read from its source: importing it takes half a minute."""
-    spec = find_spec("vllm")
-    assert spec is not None
-    assert spec.origin is not None
-    vllm = Path(spec.origin).parent
-    if name == "serve":
-        ours = set(own_parser()._option_string_actions)
-        sources = [vllm / "benchmarks" / "serve.py", *(vllm / "benchmarks").glob("datasets/*.py")]
-    else:
-        ours = {flag.name for flag in FLAGS}
-        sources = [vllm / "engine" / "arg_utils.py", vllm / "entrypoints/openai/cli_args.py"]
-    return frozenset(ours.union(*map(_flags_in, sources)))
-
-
-@cache
-def _flags_in(source: Path) -> frozenset[str]:
-    """Quoted flags, and fields of dataclasses from which flags are made."""
-    text = source.read_text(encoding="utf-8")
-    fields = re.findall(r"^    (\w+): ", text, re.MULTILINE)
-    flags = re.findall(r"\"(--?[\w-]+)\"", text)
-    return frozenset([*flags, *(f"--{field.replace('_', '-')}" for field in fields)])
+def sample_result() -> str:
+    """A detailed result that says which command made it."""
+    data = json.loads(RESULT.read_text(encoding="utf-8"))
+    data["sendnn"]["command"] = COMMAND.split()
+    return json.dumps(data)
 
 
 def sample_names(text: str) -> set[str]:
-    """The result files that a block's commands read."""
+    """The result and profile files that a block's commands read."""
     found: set[str] = set()
     written: set[str] = set()
     for words in commands(text):
         for before, word in zip(["", *words], words, strict=False):
-            if word.endswith(".json"):
+            if word.endswith((".json", ".toml")) and not word.startswith(_PLACES):
                 (written if before in _OUTPUT_FLAGS else found).add(word)
     return found - written
 
 
-def run(block: Block) -> str:
-    """Run the block; what went wrong, empty where nothing did."""
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        for name in sample_names(block.text):
-            shutil.copy(SAMPLE, place / name)
-        # Another package installs a script of our name.
-        ours = f'sendnn-bench() {{ "{sys.executable}" -P -m sendnn_bench "$@"; }}\n'
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", ours + block.text],
-            cwd=place,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    return f"{block.name}: exit code {done.returncode}\n{done.stderr}" if done.returncode else ""
-
-
-def pages() -> list[Path]:
-    """README and the docs."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def main(paths: Sequence[Path]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Check and run; the exit code."""
-    wrong: list[str] = []
-    for block in (block for path in paths for block in blocks(path)):
-        found = complaints(block)
-        if not found and not block.why:
-            found = [text for text in [run(block)] if text]
-        sys.stdout.write(f"{block.name}: {'wrong' if found else block.why or 'ran'}\n")
-        wrong += found
-    sys.stderr.write("".join(f"{text}\n" for text in wrong))
-    return 1 if wrong else 0
+    parser = argparse.ArgumentParser(description="Check and run the commands of the docs.")
+    parser.add_argument("pages", nargs="*", type=Path, metavar="FILE.md", help="All without.")
+    parser.add_argument("--server", default="", metavar="URL", help="For what needs a server.")
+    parser.add_argument("--start-servers", action="store_true", help="Run what starts servers.")
+    parser.add_argument("--long", action="store_true", help="Run what takes long.")
+    args = parser.parse_args(argv)
+    means = Means(args.server, args.start_servers, args.long)
+    failed = False
+    for page in args.pages or pages():
+        for outcome in run_page(page, means):
+            said = "wrong" if outcome.wrong else "ran" if outcome.ran else outcome.block.mark
+            sys.stdout.write(f"{outcome.block.name}: {said}\n")
+            sys.stdout.flush()
+            sys.stderr.write("".join(f"{text}\n" for text in outcome.wrong))
+            failed = failed or bool(outcome.wrong)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main([Path(name) for name in sys.argv[1:]] or pages()))
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""The commands of README and docs that need a server, run as they stand there.
+
+README and the examples start the servers that they name; what other pages need is answered by the
+shared one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.docs_blocks import NEEDS_SERVER, ROOT, blocks, pages
+from scripts.run_docs_commands import Means, run_page
+from tests.e2e.conftest import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+PAGES = [page for page in pages() if any(block.mark == NEEDS_SERVER for block in blocks(page))]
+OWN = [page for page in PAGES if page == ROOT / "README.md" or page.parent.name == "examples"]
+SHARED = [page for page in PAGES if page not in OWN]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def check(page: Path, means: Means) -> None:
+    outcomes = list(run_page(page, means))
+    assert [outcome.wrong for outcome in outcomes if outcome.wrong] == []
+    unrun = [o.block.name for o in outcomes if o.block.mark == NEEDS_SERVER and not o.ran]
+    assert unrun == []
+
+
+@pytest.mark.parametrize("page", SHARED, ids=name_of)
+def test_commands_run_against_the_shared_server(page: Path, spyre_server: Server):
+    check(page, Means(base_url=spyre_server.url))
+
+
+@pytest.mark.parametrize("page", OWN, ids=name_of)
+def test_commands_run_against_the_servers_of_the_page(page: Path, spyre_server: Server):
+    check(page, Means(base_url=spyre_server.url, start_servers=True))
