@@ -41,6 +41,7 @@ ClockMode = Literal["virtual", "paced", "free"]
 AdvanceReason = Literal["until", "finished", "rejected", "idle"]
 
 INFO_ROUTE = "/sim/info"
+STATUS_ROUTE = "/sim/status"
 SESSION_ROUTE = "/sim/session"
 
 
@@ -60,6 +61,27 @@ class ServerInfo:
     """Every simulation setting in force, by environment variable."""
     limits: dict[str, Any] = field(default_factory=dict)
     """Scheduler limits in force: KV blocks, max_num_seqs, chunk size, tkv limit."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a paced server kept its pace: ``pace`` in the answer of ``GET /sim/status``.
+
+    Counted since the server started, or, as a difference, in one run. A step is late where its end
+    comes later than its cost says by more than a tenth of it. Times are real milliseconds.
+    """
+
+    steps: int
+    late_steps: int
+    late_total_ms: float
+
+    def since(self, before: Pace) -> Pace:
+        """What came after ``before``."""
+        return Pace(
+            self.steps - before.steps,
+            self.late_steps - before.late_steps,
+            self.late_total_ms - before.late_total_ms,
+        )
 
 
 @dataclass(frozen=True)

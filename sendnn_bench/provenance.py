@@ -47,6 +47,8 @@ def describe_run(run: BenchRun, argv: Sequence[str]) -> dict[str, Any]:
         wall["engine"] = host
     else:
         wall["clock_anchor"] = run.anchor
+    if run.pace is not None:
+        wall["pace"] = asdict(run.pace)
     return block | {"wall": wall}
 
 
@@ -93,6 +95,7 @@ def facts_of(run: BenchRun) -> RunFacts:
         clock=run.info.clock if run.info else "real",
         host_overhead=str(run.info.settings.get(HOST_OVERHEAD, "off")) if run.info else "off",
         server_tokens=[server_tokens(record_of(output)) for output in outputs],
+        pace=run.pace,
     )
 
 

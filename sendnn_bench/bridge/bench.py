@@ -87,9 +87,12 @@ async def _run(
         sim = SimSession(control, warm, watchdog_s) if run.virtual else None
         backend = Backend(server, http, simulated=run.info is not None, sim=sim)
         hooks = run_hooks(run, backend, sim, verbose)
+        before = await control.pace() if run.paced else None
         with applied(hooks), replaced_items(ASYNC_REQUEST_FUNCS, _wrapped_backends(backend)):
             await _drive(run, backend, sim, verbose)
         await _close(run, backend, sim)
+        after = await control.pace() if before else None
+        run.pace = after.since(before) if before and after else None
 
 
 async def _drive(run: BenchRun, backend: Backend, sim: SimSession | None, verbose: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sendnn_bench.errors import BenchError
-from sendnn_bench.protocol import ServerInfo, SessionClosed, SessionOpened
+from sendnn_bench.protocol import Pace, ServerInfo, SessionClosed, SessionOpened
 
 
 def percentiles_of(args: argparse.Namespace) -> list[float]:
@@ -36,6 +36,7 @@ class BenchRun:
     error: BenchError | None = None
     opened: SessionOpened | None = None
     closed: SessionClosed | None = None
+    pace: Pace | None = None
     virtual_s: float = 0.0
     wall_s: float = 0.0
     started: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
@@ -52,3 +53,8 @@ class BenchRun:
     def virtual(self) -> bool:
         """True where client and server shared a virtual clock."""
         return self.info is not None and self.info.clock == "virtual"
+
+    @property
+    def paced(self) -> bool:
+        """True where the server's steps last their time, for any client."""
+        return self.info is not None and self.info.clock == "paced"

@@ -15,7 +15,9 @@ from sendnn_bench.errors import ServerUnreachable, SessionBusy, SimError, SimSta
 from sendnn_bench.protocol import (
     PROTOCOL_VERSION,
     SESSION_ROUTE,
+    STATUS_ROUTE,
     Advance,
+    Pace,
     SessionClosed,
     SessionOpened,
 )
@@ -24,7 +26,6 @@ T = TypeVar("T")
 
 RETRY_S = 0.2
 
-STATUS_ROUTE = "/sim/status"
 STATUS_TIMEOUT_S = 5.0
 
 
@@ -73,14 +74,23 @@ class Control:
     async def status(self) -> str:
         """The server's own account of its state, for the dump of a stall; a reason where none."""
         try:
-            url = self._server.base_url + STATUS_ROUTE
-            timeout = aiohttp.ClientTimeout(total=STATUS_TIMEOUT_S)
-            async with self._http.get(
-                url, headers=dict(self._server.headers), timeout=timeout
-            ) as response:
-                return (await response.text())[:MAX_MESSAGE_CHARS]
+            return (await self._status())[:MAX_MESSAGE_CHARS]
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             return f"unknown ({str(error) or type(error).__name__})"
+
+    async def pace(self) -> Pace | None:
+        """How a paced server has kept its pace so far; None where it does not tell."""
+        try:
+            return _read(Pace, json.loads(await self._status())["pace"])
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError, LookupError, SimError):
+            return None
+
+    async def _status(self) -> str:
+        url = self._server.base_url + STATUS_ROUTE
+        timeout = aiohttp.ClientTimeout(total=STATUS_TIMEOUT_S)
+        headers = dict(self._server.headers)
+        async with self._http.get(url, headers=headers, timeout=timeout) as response:
+            return await response.text()
 
     async def close(self, session: str) -> SessionClosed:
         """End the session."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sendnn_bench.metrics import Record, percentile_word
+from sendnn_bench.protocol import Pace
 from sendnn_bench.report.compare_samples import number
 from sendnn_bench.results import RequestRow, Result
 
@@ -16,6 +17,7 @@ HOST_OVERHEAD = "SENDNN_INFERENCE_SIM_HOST_OVERHEAD"
 
 KINDS_SHOWN = 3
 RATE_TOLERANCE = 0.1
+LATE_SHARE = 0.01
 RATE_MIN_REQUESTS = 20
 
 
@@ -27,7 +29,8 @@ class RunFacts:
     ``server_tokens`` the number of output tokens that the server counted;
     ``rate`` is the request rate asked for in 1/s, infinite for none; ``foreign_requests`` counts
     those of other clients that a simulated server served meanwhile; ``outside_steps`` of its
-    ``steps`` lay beyond what its cost profile was measured on.
+    ``steps`` lay beyond what its cost profile was measured on; ``pace`` is how a paced one kept
+    its pace meanwhile.
     """
 
     errors: Sequence[str]
@@ -43,6 +46,7 @@ class RunFacts:
     clock: str = "real"
     host_overhead: str = "off"
     server_tokens: Sequence[int | None] = ()
+    pace: Pace | None = None
 
 
 def facts_of_rows(
@@ -66,6 +70,16 @@ def facts_of_rows(
         steps=_count(counters, "steps"),
         outside_steps=_count(counters, "outside_steps"),
         server_tokens=[server_tokens(record) for record in records],
+        pace=_pace(result.block.get("wall")),
+    )
+
+
+def _pace(wall: Any) -> Pace | None:
+    pace = wall.get("pace") if isinstance(wall, dict) else None
+    if not isinstance(pace, dict):
+        return None
+    return Pace(
+        _count(pace, "steps"), _count(pace, "late_steps"), _number(pace.get("late_total_ms"), 0.0)
     )
 
 
@@ -181,6 +195,18 @@ def _clock(facts: RunFacts) -> list[str]:
     ]
 
 
+def _late(facts: RunFacts) -> list[str]:
+    pace = facts.pace
+    if pace is None or pace.late_steps <= LATE_SHARE * pace.steps:
+        return []
+    return [
+        f"{pace.late_steps} of {pace.steps} steps of the paced server "
+        f"({pace.late_steps / pace.steps:.1%}) ended late, by "
+        f"{pace.late_total_ms / pace.late_steps:.1f} ms on average: latencies came out longer than "
+        "its costs say. Lower its --sim-speed, or leave it more of the machine."
+    ]
+
+
 def _host_overhead(facts: RunFacts) -> list[str]:
     if facts.host_overhead != "measured":
         return []
@@ -200,5 +226,6 @@ _RULES: tuple[Callable[[RunFacts], list[str]], ...] = (
     _warm,
     _outside,
     _clock,
+    _late,
     _host_overhead,
 )

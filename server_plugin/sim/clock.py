@@ -5,10 +5,49 @@ All times are integer nanoseconds. Within one session time never goes back.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+logger = logging.getLogger(__name__)
 
 NS_PER_S = 1_000_000_000
+
+LATE_SHARE = 0.1
+"""A paced step is late where its end comes later by more than this share of its length,"""
+
+LATE_MIN_NS = 1_000_000
+"""and by more than this: below it, it is the host's timer that is seen."""
+
+
+@dataclass
+class Pace:
+    """How a paced clock kept its pace, in real time, since the server started."""
+
+    steps: int = 0
+    late_steps: int = 0
+    late_total_ns: int = 0
+    late_worst_ns: int = 0
+
+    def step(self, length_ns: float, late_ns: int) -> bool:
+        """Count a step; True where it was late."""
+        self.steps += 1
+        self.late_worst_ns = max(self.late_worst_ns, late_ns)
+        if late_ns <= max(LATE_SHARE * length_ns, LATE_MIN_NS):
+            return False
+        self.late_steps += 1
+        self.late_total_ns += late_ns
+        return True
+
+    def describe(self) -> dict[str, float]:
+        """Counts, and lateness in real milliseconds, for a status call."""
+        return {
+            "steps": self.steps,
+            "late_steps": self.late_steps,
+            "late_total_ms": self.late_total_ns / 1e6,
+            "late_worst_ms": self.late_worst_ns / 1e6,
+        }
 
 
 class VirtualClock:
@@ -45,12 +84,17 @@ class VirtualClock:
     def idle(self) -> None:
         """The engine has no work left."""
 
+    def describe_pace(self) -> dict[str, float]:
+        """How a paced clock keeps its pace; empty for the others."""
+        return {}
+
 
 class PacedClock(VirtualClock):
     """Each step really lasts its cost divided by ``speed``.
 
     Steps that follow each other without idling are timed by deadlines, so that a late step is
-    caught up and nothing drifts. ``late_ns`` is the worst lateness seen, in real nanoseconds.
+    caught up and nothing drifts. A host that is too slow for that is told in the log: once at the
+    first late step, and whenever the engine falls idle after late ones.
     """
 
     def __init__(
@@ -65,14 +109,20 @@ class PacedClock(VirtualClock):
         self._sleep = sleep
         self._origin_ns = monotonic_ns()
         self._busy = False
-        self.late_ns = 0
+        self._pace = Pace()
+        self._before = Pace()
 
     def reset(self) -> None:
         """Back to zero, for a new session."""
         super().reset()
         self._origin_ns = self._monotonic_ns()
         self._busy = False
-        self.late_ns = 0
+        self._pace = Pace()
+        self._before = Pace()
+
+    def describe_pace(self) -> dict[str, float]:
+        """How the pace was kept since the server started."""
+        return {"speed": self._speed, **self._pace.describe()}
 
     def _wall_ns(self) -> int:
         return int((self._monotonic_ns() - self._origin_ns) * self._speed)
@@ -94,10 +144,28 @@ class PacedClock(VirtualClock):
         remaining_ns = (end_ns - self._wall_ns()) / self._speed
         if remaining_ns > 0:
             self._sleep(remaining_ns / NS_PER_S)
-        else:
-            self.late_ns = max(self.late_ns, int(-remaining_ns))
+        late_ns = max(int((self._wall_ns() - end_ns) / self._speed), 0)
+        if self._pace.step(cost_ns / self._speed, late_ns) and self._pace.late_steps == 1:
+            logger.warning(
+                "A step ended %.1f ms late: this machine is busy, or too slow for a speed of %g. "
+                "The delay is caught up where the next steps leave room. GET /sim/status counts "
+                "such steps. Lower --sim-speed, or use --sim-runner lean.",
+                late_ns / 1e6,
+                self._speed,
+            )
         return end_ns
 
     def idle(self) -> None:
         """The next step starts at the present, not at the last deadline."""
+        if not self._busy:
+            return
         self._busy = False
+        late_steps = self._pace.late_steps - self._before.late_steps
+        if late_steps:
+            logger.warning(
+                "Idle again: %d of the last %d steps ended late, by %.1f ms on average.",
+                late_steps,
+                self._pace.steps - self._before.steps,
+                (self._pace.late_total_ns - self._before.late_total_ns) / late_steps / 1e6,
+            )
+        self._before = replace(self._pace)

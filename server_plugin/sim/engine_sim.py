@@ -152,6 +152,7 @@ class EngineSim(Generic[T]):
             "requests": sorted(self.recorder.records)[:50],
             "foreign": len(self._foreign),
             "host": self.host_times.summary(),
+            "pace": self.clock.describe_pace(),
         }
 
     # Requests

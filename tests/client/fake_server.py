@@ -54,6 +54,7 @@ class FakeServer:
         self.settle_delay_s = settle_delay_s
         self.heartbeats = self.heartbeats_due = heartbeats
         self.finished = 0
+        self.paced_steps = 0
         self.session: str | None = None
         self._reset(0)
         self._loop = asyncio.new_event_loop()
@@ -133,6 +134,11 @@ class FakeServer:
         )
 
     async def _status(self, _: web.Request) -> web.Response:
+        if self.clock == "paced":
+            self.paced_steps += 100
+            late = self.paced_steps // 10
+            pace = {"speed": 10, "steps": self.paced_steps, "late_steps": late}
+            return web.json_response({"pace": {**pace, "late_total_ms": late * 3.0}})
         return web.Response(text="the gate is stuck" if self.stuck else "well")
 
     async def _models(self, _: web.Request) -> web.Response:

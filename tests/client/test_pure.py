@@ -27,6 +27,7 @@ from sendnn_bench.bridge.virtual_time import (
 )
 from sendnn_bench.errors import BenchError, ServerUnreachable, SimError, UsageError
 from sendnn_bench.metrics import METRICS, Show
+from sendnn_bench.protocol import Pace
 from sendnn_bench.report import console, findings
 
 RECORD = {"queued_time_s": 0.25, "decode_latencies_s": [0.05], "text": "a\n\nb é"}
@@ -389,6 +390,7 @@ def test_the_recorded_command_has_no_keys(argv: list[str], kept: list[str]) -> N
 
 def test_a_clean_run_has_no_findings() -> None:
     assert findings.find(facts()) == []
+    assert findings.find(facts(pace=Pace(200, 2, 12))) == [], "few late steps change nothing"
 
 
 @pytest.mark.parametrize(
@@ -400,6 +402,7 @@ def test_a_clean_run_has_no_findings() -> None:
         ({"throughput": 3.0}, "4 requests/s were asked for, 3 were served"),
         ({"foreign_requests": 2}, "2 requests of other clients"),
         ({"warm": True}, "prefix cache"),
+        ({"pace": Pace(200, 3, 12)}, "3 of 200 steps of the paced server (1.5%) ended late, by 4"),
         ({"server_tokens": [5, None, 4, 6] + [5] * 196}, "In 2 of 199 requests client and server"),
     ],
 )

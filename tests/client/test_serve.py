@@ -194,6 +194,13 @@ def test_paced_server_gets_lengths_without_a_session(serve: Serve, custom: Custo
     }
     assert result["sendnn"]["mode"] == "paced"
     assert result["start_times"][0] > 1  # perf_counter, real time
+    assert result["sendnn"]["wall"]["pace"] == {
+        "steps": 100,
+        "late_steps": 10,
+        "late_total_ms": 30,
+    }
+    (late,) = [text for text in result["sendnn"]["findings"] if "late" in text]
+    assert late.startswith("10 of 100 steps of the paced server (10.0%) ended late, by 3.0 ms")
 
 
 # Real servers, and vLLM's own result

@@ -58,7 +58,7 @@ def test_a_late_step_is_caught_up_and_nothing_drifts() -> None:
     clock.begin_step()
     wall.now_ns += 130 * MS  # the host was slow: 30 ms over the step's cost
     clock.charge(100 * MS)
-    assert clock.late_ns == 30 * MS
+    assert clock.describe_pace()["late_worst_ms"] == 30
     clock.begin_step()
     clock.charge(100 * MS)
     assert wall.now_ns == 5_000 * MS + 200 * MS
@@ -80,4 +80,47 @@ def test_reset_goes_back_to_zero() -> None:
     clock.charge(100 * MS)
     wall.now_ns += 7 * MS
     clock.reset()
-    assert (clock.now_ns, clock.arrival_ns(), clock.late_ns) == (0, 0, 0)
+    assert (clock.now_ns, clock.arrival_ns(), clock.describe_pace()["steps"]) == (0, 0, 0)
+
+
+def busy(clock: PacedClock, wall: Wall, *late_ms: float) -> None:
+    """One busy period: steps of 100 ms that end this much after their deadlines."""
+    began_ns = clock.begin_step()
+    for count, late in enumerate(late_ms, 1):
+        clock.begin_step()
+        wall.now_ns = max(wall.now_ns, 5_000 * MS + began_ns + count * 100 * MS + int(late * MS))
+        clock.charge(100 * MS)
+    clock.idle()
+
+
+def test_late_steps_are_counted_and_told_once_and_after_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, wall = paced(1)
+    busy(clock, wall, 0, 9.9, 0)
+    assert not caplog.messages, "up to a tenth of a step is no lateness"
+    busy(clock, wall, 30, 20, 0)
+    assert len(caplog.messages) == 2
+    assert "30.0 ms late" in caplog.messages[0]
+    assert "2 of the last 3 steps ended late, by 25.0 ms on average" in caplog.messages[1]
+    busy(clock, wall, 0, 0)
+    clock.idle()
+    assert len(caplog.messages) == 2
+    assert clock.describe_pace() == {
+        "speed": 1,
+        "steps": 8,
+        "late_steps": 2,
+        "late_total_ms": 50,
+        "late_worst_ms": 30,
+    }
+
+
+def test_a_host_s_timer_is_no_lateness(caplog: pytest.LogCaptureFixture) -> None:
+    clock, wall = paced(1)
+    for _ in range(3):
+        clock.begin_step()
+        wall.now_ns += MS // 2
+        clock.charge(0)
+        clock.idle()
+    assert clock.describe_pace()["late_steps"] == 0
+    assert not caplog.messages
