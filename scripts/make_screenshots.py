@@ -1,4 +1,4 @@
-"""Make the pictures of docs/timeline.md: `python -m docs.make_screenshots` in the repository root.
+"""Make the pictures of docs/timeline.md: `python -m scripts.make_screenshots`.
 
 The run is made up, small and always the same; nothing is measured. Needs Chromium and the test
 group.
@@ -13,7 +13,7 @@ from sendnn_bench.report.timeline import timeline_of_file
 from tests.timeline import runs
 from tests.timeline.browser import chromium, open_timeline
 
-IMAGES = Path(__file__).parent / "images"
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WHOLE = "timeline.show({})"
 NEAR = "timeline.show({ from: 8e9, to: 13e9, top: 4.5, bottom: 14.5 })"
 SHOTS = (
