@@ -8,12 +8,16 @@ BenchError                 1  anything below that has no code of its own
 ├── SimError               6  the simulated server and this client cannot go on together
 │   ├── SessionBusy           another client holds the server's one simulation session
 │   └── SimStalled            neither side can move: the message says who waits for what
+├── EngineFailed           7  the simulated engine raised an exception: a finding, with its state
 └── Interrupted          130  Ctrl-C; what was measured is saved
 
 A message has up to three parts: what happened, the value that was seen, what to do.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class BenchError(Exception):
@@ -58,6 +62,17 @@ class SessionBusy(SimError):
 
 class SimStalled(SimError):
     """Neither side can move; the message names who waits for what."""
+
+
+class EngineFailed(BenchError):
+    """The simulated engine raised an exception in a step; its state is in a reproducer."""
+
+    exit_code = 7
+
+    def __init__(self, message: str, failure: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.failure = failure
+        """As `sendnn_bench.protocol.EngineFailure` travels."""
 
 
 class Interrupted(BenchError):

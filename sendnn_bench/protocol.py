@@ -7,7 +7,9 @@ The client owns the arrivals, the server owns the work, and neither runs ahead o
 2. The client posts its requests to the ordinary OpenAI routes, each with the fields of
    :data:`XARGS` in ``vllm_xargs``.
 3. ``POST /sim/session/{id}/advance`` grants: "I have submitted ``submitted`` requests in all and
-   do nothing before ``until_ns``". It answers with :class:`Advance`.
+   do nothing before ``until_ns``". It answers with :class:`Advance`. Grants are numbered from 1 on
+   (``grant``): the last one, asked for again, gets the same answer and is executed once, so that
+   a lost answer costs nothing.
 4. ``POST /sim/session/{id}/settle`` names requests that ended without reaching the engine
    (rejected by validation, connection lost), so that no grant waits for them.
 5. ``DELETE /sim/session/{id}`` ends the session and answers with its counters.
@@ -20,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised when either side changes the meaning of what travels."""
 
 METRICS_KEY = "spyre_metrics"
@@ -38,7 +40,7 @@ The last two (the injected output length, and where it came from) also work with
 """
 
 ClockMode = Literal["virtual", "paced", "free"]
-AdvanceReason = Literal["until", "finished", "rejected", "idle"]
+AdvanceReason = Literal["until", "finished", "rejected", "idle", "failed"]
 
 INFO_ROUTE = "/sim/info"
 STATUS_ROUTE = "/sim/status"
@@ -61,6 +63,8 @@ class ServerInfo:
     """Every simulation setting in force, by environment variable."""
     limits: dict[str, Any] = field(default_factory=dict)
     """Scheduler limits in force: KV blocks, max_num_seqs, chunk size, tkv limit."""
+    flags: list[str] = field(default_factory=list)
+    """The server's command line, without keys."""
 
 
 @dataclass(frozen=True)
@@ -94,20 +98,38 @@ class SessionOpened:
 
 
 @dataclass(frozen=True)
+class EngineFailure:
+    """The exception that ended the engine, and what the engine held when it was raised.
+
+    ``step``: steps that were charged since the session's cold start. ``state``: batch, tkv, free
+    KV blocks and requests; see `server_plugin.engine.failure`.
+    """
+
+    step: int
+    now_ns: int
+    error: str
+    traceback: str
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Advance:
     """Answer of ``POST /sim/session/{id}/advance``.
 
     ``reason`` is ``until`` (the clock reached the limit), ``finished`` (at least one request
     finished in the step that ended at ``now_ns``), ``rejected`` (a submitted request was settled
-    without running; the clock did not move) or ``idle`` (nothing is left to run and the grant had
-    no limit). ``finished`` lists ``seq`` numbers, aborted ones included, and ``finished_ns`` when
-    the client sees the end of each: at ``now_ns``, or before it within the last step.
+    without running; the clock did not move), ``idle`` (nothing is left to run and the grant had no
+    limit) or ``failed`` (the engine ends with the exception in ``failure``). ``finished`` lists
+    ``seq`` numbers, aborted ones included, and ``finished_ns`` when the client sees the end of
+    each: at ``now_ns``, or before it within the last step.
     """
 
     now_ns: int
     reason: AdvanceReason
     finished: list[int] = field(default_factory=list)
     finished_ns: list[int] = field(default_factory=list)
+    failure: dict[str, Any] | None = None
+    """As :class:`EngineFailure`."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,13 @@ def run_serve(argv: Sequence[str]) -> None:
     Raises:
         BenchError: any error of the tree; what was measured before it has been saved.
     """
-    source, words = own.split_source(argv)
+    reproducer, words = own.split_file(argv, "--replay")
+    if reproducer is not None:
+        from sendnn_bench.replay import replay
+
+        replay(reproducer, words)
+        return
+    source, words = own.split_file(words, "--from")
     if source is not None:
         from sendnn_bench.rerun import command_line
 

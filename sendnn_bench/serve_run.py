@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from sendnn_bench.bridge.bench_run import BenchRun
 from sendnn_bench.bridge.early import early as early_flags
 from sendnn_bench.bridge.early import server_of
 from sendnn_bench.bridge.http import Server, ask_info, served_models
-from sendnn_bench.errors import AllRequestsFailed, BenchError, UsageError
+from sendnn_bench.errors import AllRequestsFailed, BenchError, EngineFailed, UsageError
 from sendnn_bench.metrics import Record
+from sendnn_bench.protocol import EngineFailure
 from sendnn_bench.report import console, findings
 from sendnn_bench.report.compact import print_compact
 from sendnn_bench.report.overview import overview
+from sendnn_bench.reproducer import SUFFIX, Reproducer
 from sendnn_bench.results import Result
 
 NOISY_LOGGERS = ("torch.utils.cpp_extension",)
@@ -66,7 +69,8 @@ def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
     block = provenance.describe_run(run, argv)
     if run.result is None:
         error = run.error or BenchError("the benchmark ended without a result.")
-        raise type(error)(f"{error}\n{_save_partial(run, block)}") from error
+        saved = [_save_partial(run, block), *_save_reproducer(run, block)]
+        raise type(error)("\n".join([str(error), *saved])) from error
     outputs = run.outputs or []
     records = [record_of(output) for output in outputs]
     failed = sum(not output.success for output in outputs)
@@ -145,16 +149,11 @@ def _full_result(run: BenchRun, records: list[Record | None], block: dict[str, A
 
 def _save_partial(run: BenchRun, block: dict[str, Any]) -> str:
     """Save what a run that did not reach its end has measured; says where."""
-    from sendnn_bench.bridge import bench
-
     outputs = run.outputs or []
     if not outputs:
         return "Nothing was measured."
     head = provenance.partial_head(run)
-    name = bench.result_name(run.args)
-    path = Path(run.args.result_dir or ".") / f"sendnn-bench-partial-{head['date']}.json"
-    if name is not None:
-        path = name.with_name(f"{name.stem}.partial.json")
+    path = _beside_result(run, ".partial.json")
     result = save.compose(
         head | save.partial_columns(outputs),
         [record_of(output) for output in outputs],
@@ -164,6 +163,35 @@ def _save_partial(run: BenchRun, block: dict[str, Any]) -> str:
     )
     save.save(result, path, append=False)
     return f"{len(outputs)} requests had ended; they are saved in {path}."
+
+
+def _save_reproducer(run: BenchRun, block: dict[str, Any]) -> list[str]:
+    """Where the engine failed, save what it takes to see that again; says where."""
+    if not isinstance(run.error, EngineFailed) or run.error.failure is None or run.info is None:
+        return []
+    path = _beside_result(run, SUFFIX)
+    Reproducer(
+        command=block["command"],
+        start=str(block["start"]),
+        server=run.info,
+        failure=EngineFailure(**run.error.failure),
+        requests=sorted(run.sent, key=lambda request: request.seq),
+    ).write(path)
+    return [
+        f"The engine's traceback and state, and every request as it was sent, are in {path}. "
+        "See it again: sendnn-bench serve --replay FILE, against a server started in the same way."
+    ]
+
+
+def _beside_result(run: BenchRun, suffix: str) -> Path:
+    """A file that takes its name from the result's; from the date where none was asked for."""
+    from sendnn_bench.bridge import bench
+
+    name = bench.result_name(run.args)
+    if name is not None:
+        return name.with_name(name.stem + suffix)
+    date = f"{datetime.now():%Y%m%d-%H%M%S}"
+    return Path(run.args.result_dir or ".") / f"sendnn-bench-{date}{suffix}"
 
 
 def _check_model(server: Server, model: str) -> None:
@@ -179,7 +207,7 @@ def _check_model(server: Server, model: str) -> None:
 def prepare_vllm(verbose: bool) -> None:
     """Set what vLLM reads while it is imported: no server plugins here, and no noise without -v."""
     os.environ["VLLM_PLUGINS"] = ""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and "vllm" not in sys.modules:
         _say("Loading vLLM ...")
     if not verbose:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")

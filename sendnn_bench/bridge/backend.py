@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from sendnn_bench.protocol import (
     XARG_SEQ,
     XARG_SESSION,
 )
+from sendnn_bench.reproducer import SentRequest
 
 RequestFunc = Callable[..., Awaitable[Any]]
 """vLLM's protocol: called with request_func_input, session and pbar; returns its output."""
@@ -72,9 +73,25 @@ def length_xargs(request: Any) -> dict[str, Any]:
     return {XARG_OUTPUT_TOKENS: request.output_len, XARG_OUTPUT_SOURCE: "dataset"}
 
 
+def ticket_xargs(session: str, ticket: Ticket) -> dict[str, Any]:
+    """A request's place in its session, as fields for the server."""
+    return {
+        XARG_SESSION: session,
+        XARG_SEQ: ticket.seq,
+        XARG_ARRIVAL_NS: ticket.arrival_ns,
+    }
+
+
+def with_session(body: Mapping[str, Any], session: str, ticket: Ticket) -> dict[str, Any]:
+    """A body that was sent before, moved into another session."""
+    fields = {**(body.get("vllm_xargs") or {}), **ticket_xargs(session, ticket)}
+    return {**body, "vllm_xargs": fields}
+
+
 class Backend:
     """Collects one run. ``simulated``: the server takes our fields; ``sim``: in virtual time.
 
+    ``sent`` lists the requests of a run in virtual time as they were sent.
     ``died`` holds the error as soon as a request finds the server gone.
     """
 
@@ -86,6 +103,7 @@ class Backend:
         sim: SimSession | None,
     ) -> None:
         self.measured: list[Measured] = []
+        self.sent: list[SentRequest] = []
         self.main_run = False
         self.died: asyncio.Future[BenchError] = asyncio.get_running_loop().create_future()
         self.vllm_sessions: set[aiohttp.ClientSession] = set()
@@ -138,13 +156,9 @@ class Backend:
         sim = self._sim
         assert sim is not None
         ticket = sim.submit()
-        xargs = {
-            XARG_SESSION: sim.name,
-            XARG_SEQ: ticket.seq,
-            XARG_ARRIVAL_NS: ticket.arrival_ns,
-            **length_xargs(request),
-        }
-        tap = TappedSession(self._http)
+        xargs = {**ticket_xargs(sim.name, ticket), **length_xargs(request)}
+        path = request.api_url.removeprefix(self._server.base_url)
+        tap = TappedSession(self._http, lambda body: self._note_sent(ticket, path, body))
         output = await original(
             request_func_input=with_xargs(request, xargs), session=tap, pbar=pbar
         )
@@ -152,6 +166,9 @@ class Backend:
         put_virtual_times(output, ticket)
         await sim.complete(ticket, failed=not output.success)
         return output
+
+    def _note_sent(self, ticket: Ticket, path: str, body: Mapping[str, Any]) -> None:
+        self.sent.append(SentRequest(ticket.seq, ticket.arrival_ns, path, body))
 
     async def _check_alive(self) -> None:
         """A lost connection may be one request's bad luck, or the server's end."""

@@ -90,6 +90,7 @@ async def _run(
         before = await control.pace() if run.paced else None
         with applied(hooks), replaced_items(ASYNC_REQUEST_FUNCS, _wrapped_backends(backend)):
             await _drive(run, backend, sim, verbose)
+        run.sent = backend.sent
         await _close(run, backend, sim)
         after = await control.pace() if before else None
         run.pace = after.since(before) if before and after else None

@@ -11,6 +11,7 @@ from typing import Any
 
 from sendnn_bench.errors import BenchError
 from sendnn_bench.protocol import Pace, ServerInfo, SessionClosed, SessionOpened
+from sendnn_bench.reproducer import SentRequest
 
 
 def percentiles_of(args: argparse.Namespace) -> list[float]:
@@ -37,6 +38,7 @@ class BenchRun:
     opened: SessionOpened | None = None
     closed: SessionClosed | None = None
     pace: Pace | None = None
+    sent: list[SentRequest] = field(default_factory=list)
     virtual_s: float = 0.0
     wall_s: float = 0.0
     started: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())

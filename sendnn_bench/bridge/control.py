@@ -50,12 +50,14 @@ class Control:
         body = {"protocol": PROTOCOL_VERSION, "warm": warm}
         return _read(SessionOpened, await self._call("POST", "", body))
 
-    async def advance(self, session: str, until_ns: int | None, submitted: int) -> Advance:
-        """Grant; answers when the server has got that far.
+    async def advance(
+        self, session: str, number: int, until_ns: int | None, submitted: int
+    ) -> Advance:
+        """The grant of this number; answers when the server has got that far.
 
         Asks once more where the connection was lost: the server keeps the answer for that.
         """
-        grant = {"until_ns": until_ns, "submitted": submitted}
+        grant = {"grant": number, "until_ns": until_ns, "submitted": submitted}
         path = f"/{session}/advance"
         try:
             return _read(Advance, await self._call("POST", path, grant))

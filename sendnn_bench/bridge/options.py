@@ -55,6 +55,13 @@ def own_parser() -> argparse.ArgumentParser:
         "them. The earlier result is not overwritten: its name is not reused.",
     )
     group.add_argument(
+        "--replay",
+        metavar="FILE.reproducer.json",
+        help="Send the requests of a run under which the simulated engine failed once more, each "
+        "at its virtual arrival, to a server with the same settings. Exit code 7 while the engine "
+        "fails, 0 when it does not any more.",
+    )
+    group.add_argument(
         "--report",
         choices=("table", "rich"),
         default="table",
@@ -109,18 +116,18 @@ def parse(argv: Sequence[str]) -> Options:
     )
 
 
-def split_source(argv: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The file of --from, None without, and all other words.
+def split_file(argv: Sequence[str], flag: str) -> tuple[Path | None, list[str]]:
+    """The file of ``flag`` (--from or --replay), None without, and all other words.
 
     Raises:
-        UsageError: --from without a file.
+        UsageError: the flag without a file.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--from", dest=SOURCE, type=Path)
+    parser.add_argument(flag, dest=SOURCE, type=Path)
     try:
         known, rest = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
-        raise UsageError("--from needs a result file: --from RESULT.json.") from error
+        raise UsageError(f"{flag} needs a file: {flag} FILE.json.") from error
     return getattr(known, SOURCE), rest
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sendnn_bench.bridge.control import Control
 from sendnn_bench.bridge.virtual_time import NS_PER_S, VirtualClock, check_loop, settle
-from sendnn_bench.errors import SimError, SimStalled
+from sendnn_bench.errors import EngineFailed, SimError, SimStalled
 from sendnn_bench.protocol import Advance, SessionClosed, SessionOpened
 
 KEEP_ALIVE_S = 10.0
@@ -61,6 +62,7 @@ class SimSession:
         self._in_flight: dict[int, Ticket] = {}
         self._failed: dict[int, Ticket] = {}
         self._submitted = 0
+        self._answered = 0
         self._activity = asyncio.Event()
         self._progress: tuple[object, ...] = ()
         self._progress_s = time.monotonic()
@@ -103,6 +105,7 @@ class SimSession:
 
         Raises:
             ServerUnreachable, SimStalled, SimError: see `Control`.
+            EngineFailed: the engine ended with an exception.
         """
         check_loop()
         while True:
@@ -143,15 +146,25 @@ class SimSession:
             await asyncio.wait_for(self._activity.wait(), KEEP_ALIVE_S)
         except TimeoutError:
             if self.opened is not None:
-                await self._control.advance(self.name, self.clock.now_ns, self._submitted)
+                await self._grant(self.clock.now_ns, self._submitted)
 
     async def _advance(self, until_ns: int | None, granted: int) -> Advance:
         try:
-            answer = await self._control.advance(self.name, until_ns, granted)
+            answer = await self._grant(until_ns, granted)
         except SimStalled as error:
             raise await self._stalled(f"{error}") from error
         if self._stands_still(answer, granted):
             raise await self._stalled(f"nothing has moved for {self._watchdog_s:g} s of real time")
+        return answer
+
+    async def _grant(self, until_ns: int | None, submitted: int) -> Advance:
+        """The next grant, or once more the one that was not answered yet."""
+        number = self._answered + 1
+        answer = await self._control.advance(self.name, number, until_ns, submitted)
+        if answer.failure is not None:
+            raise failed(answer.failure)
+        if not _is_heartbeat(answer, until_ns):
+            self._answered = number
         return answer
 
     async def _apply(self, answer: Advance, granted: int) -> None:
@@ -234,6 +247,15 @@ class SimSession:
         if len(waiting) > SHOWN:
             lines.append(f"  and {len(waiting) - SHOWN} more")
         return "\n".join(lines)
+
+
+def failed(failure: Mapping[str, Any]) -> EngineFailed:
+    """The error for an engine that ended with an exception."""
+    return EngineFailed(
+        f"the simulated engine failed after step {failure['step']}, at "
+        f"{failure['now_ns'] / NS_PER_S:.6f} s of virtual time: {failure['error']}",
+        failure,
+    )
 
 
 def _is_heartbeat(answer: Advance, until_ns: int | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -99,15 +99,22 @@ class TappedSession:
     vLLM only keeps the status' name), ``lost`` where the connection failed.
     """
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        on_post: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    ) -> None:
         self._session = session
+        self._on_post = on_post
         self.events = EventReader()
         self.http_error = ""
         self.lost: BaseException | None = None
 
     @asynccontextmanager
     async def post(self, *args: Any, **kwargs: Any) -> AsyncIterator[_TappedResponse]:
-        """As `aiohttp.ClientSession.post`."""
+        """As `aiohttp.ClientSession.post`; ``on_post`` gets a JSON body that is sent."""
+        if isinstance(kwargs.get("json"), dict):
+            self._on_post(kwargs["json"])
         try:
             async with self._session.post(*args, **kwargs) as response:
                 if response.status != 200:

@@ -16,6 +16,7 @@ from vllm.logger import init_logger
 
 from sendnn_bench.errors import BenchError, SessionBusy
 from sendnn_bench.protocol import Advance
+from server_plugin.engine.failure import REPLY_ATTRIBUTE, reported
 from server_plugin.sim import fields as sim_fields
 from server_plugin.sim.module_time import to_module_s
 
@@ -34,16 +35,18 @@ def has_work(original: Method, core: Any) -> bool:
 
 def handle_client_request(original: Method, core: Any, *args: Any) -> None:
     """A message (request, abort, grant) may open the gate or answer a grant."""
-    original(core, *args)
-    pump(core)
+    with reported(core):
+        original(core, *args)
+        pump(core)
 
 
 def process_engine_step(original: Method, core: Any) -> bool:
     """After a step the gate decides whether another may follow."""
     if not core.scheduler.sim.may_run:
         return False
-    executed = bool(original(core))
-    pump(core)
+    with reported(core):
+        executed = bool(original(core))
+        pump(core)
     return executed
 
 
@@ -129,6 +132,7 @@ def sim_advance(core: Any, until_ns: int | None, submitted: int) -> Any:
         reply.set_result(asdict(advance))
 
     core.scheduler.sim.grant(until_ns, submitted, answer)
+    setattr(core, REPLY_ATTRIBUTE, reply)
     return reply
 
 

@@ -44,6 +44,8 @@ class SimSchedulerMixin:
     cache_config: Any
     kv_cache_manager: Any
     requests: dict[str, Any]
+    running: list[Any]
+    waiting: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -55,6 +57,9 @@ class SimSchedulerMixin:
             chunk_size_tokens=self.scheduler_config.max_num_batched_tokens,
         )
         self._sim_scheduled_ns = 0
+        self.sim_phase = "start"
+        self.sim_step: OpenStep | None = None
+        self.sim_last_tkv = 0
         if settings.clock != "paced":
             # vLLM's own statistics then tell virtual time; a paced server's are real.
             vllm_engine.time = vllm_scheduler.time = self.sim_time()
@@ -74,6 +79,10 @@ class SimSchedulerMixin:
         """Padded length of the batch: here the longest request of the step, in tokens."""
         return max(part.context_tokens + part.tokens for part in step.parts)
 
+    def sim_queues(self) -> dict[str, list[Any]]:
+        """Requests by what the scheduler does with them, for the report of a failure."""
+        return {"running": list(self.running), "waiting": list(self.waiting)}
+
     def sim_cold_start(self) -> None:
         """Forget what an earlier session left behind in the scheduler."""
         if not self.reset_prefix_cache():  # type: ignore[attr-defined]
@@ -84,24 +93,28 @@ class SimSchedulerMixin:
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         host = self.sim.host_times
         began_ns = now_ns()
+        self.sim_phase, self.sim_step = "schedule", None
         output = super().schedule(*args, **kwargs)  # type: ignore[misc]
+        self.sim_phase = "execute"
         if output.total_num_scheduled_tokens:
             host.step_begins(began_ns)
             self._sim_scheduled_ns = now_ns()
             host.add("schedule", self._sim_scheduled_ns - began_ns)
             step = self.sim.begin_step(self._sim_parts(output), self._sim_blocks_in_use())
             setattr(output, STEP_ATTRIBUTE, step)
+            self.sim_step = step
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         step: OpenStep | None = getattr(scheduler_output, STEP_ATTRIBUTE, None)
+        self.sim_phase = "update"
         if step is None:
             return super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]
         host = self.sim.host_times
         whole = {"prepare": now_ns() - self._sim_scheduled_ns}
         for phase, ns in getattr(model_runner_output, HOST_ATTRIBUTE, whole).items():
             host.add(phase, ns)
-        tkv = self.sim_tkv(step, model_runner_output)
+        tkv = self.sim_last_tkv = self.sim_tkv(step, model_runner_output)
         self.sim.end_step(step, tkv, _new_tokens(model_runner_output))
         with host.phase("update"):
             result = super().update_from_output(scheduler_output, model_runner_output)  # type: ignore[misc]

@@ -45,6 +45,13 @@ class SimSpyreScheduler(SimSchedulerMixin, ChunkedPrefillSpyreScheduler):
     def sim_tkv(self, step: OpenStep, output: Any) -> int:
         return int(output.tkv)
 
+    def sim_queues(self) -> dict[str, list[Any]]:
+        more = {
+            "prefilling": list(self.ongoing_prefills),
+            "paused": list(self.paused_decoding_requests),
+        }
+        return super().sim_queues() | more
+
     def sim_cold_start(self) -> None:
         super().sim_cold_start()
         self.tkv = 0

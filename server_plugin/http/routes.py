@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 from argparse import Namespace
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 from vllm.logger import init_logger
 
-from sendnn_bench.protocol import INFO_ROUTE, PROTOCOL_VERSION, SESSION_ROUTE, ServerInfo
+from sendnn_bench.protocol import (
+    INFO_ROUTE,
+    PROTOCOL_VERSION,
+    SESSION_ROUTE,
+    STATUS_ROUTE,
+    ServerInfo,
+)
 from server_plugin import hooks
 from server_plugin import settings as sim_settings
 from server_plugin.engine.scheduler import cost_model
@@ -30,6 +38,9 @@ HEARTBEAT_S = 5.0
 DISCONNECT_POLL_S = 0.5
 
 
+SECRET_FLAGS = {"--api-key", "--hf-token"}
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -44,6 +55,7 @@ class OpenSession(_Strict):
 class AdvanceRequest(_Strict):
     """Body of ``POST /sim/session/{id}/advance``."""
 
+    grant: Annotated[int, Field(ge=1, le=MAX_COUNT)]
     until_ns: Annotated[int, Field(ge=0, le=MAX_NS)] | None
     submitted: Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
@@ -52,6 +64,12 @@ class SettleRequest(_Strict):
     """Body of ``POST /sim/session/{id}/settle``."""
 
     seq: Annotated[int, Field(ge=0, le=MAX_COUNT)]
+
+
+@dataclass
+class _Grant:
+    number: int
+    answer: asyncio.Task[dict[str, Any]]
 
 
 class Controller:
@@ -65,7 +83,7 @@ class Controller:
         self._settings = sim_settings.load(os.environ)
         # Once, as the engine does: the file may change under a running server.
         self._cost_model = cost_model(self._settings).describe()
-        self._grant: asyncio.Task[dict[str, Any]] | None = None
+        self._grant: _Grant | None = None
         self._expiry = asyncio.create_task(self._expire())
 
     def authorise(self, request: Request) -> None:
@@ -94,26 +112,24 @@ class Controller:
                 "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
                 "prefix_caching": config.cache_config.enable_prefix_caching,
             },
+            flags=without_keys(sys.argv[1:]),
         )
 
     async def open(self, warm: bool) -> dict[str, Any]:
         """Open the one session."""
         name = SESSIONS.new_name()
         opened = await self._call("sim_begin", name, warm)
+        self._grant = None
         SESSIONS.opened(name)
         return opened
 
-    async def advance(
-        self, until_ns: int | None, submitted: int, request: Request
-    ) -> dict[str, Any]:
+    async def advance(self, asked: AdvanceRequest, request: Request) -> dict[str, Any]:
         """Wait for the grant's answer, at most `HEARTBEAT_S`.
 
-        After a heartbeat, or a lost connection, the client asks again and gets the same answer:
-        a grant is over when somebody was there to hear it.
+        After a heartbeat, or a lost connection, the client asks again under the same number and
+        gets the same answer.
         """
-        if self._grant is None:
-            self._grant = asyncio.create_task(self._call("sim_advance", until_ns, submitted))
-        grant = self._grant
+        grant = self._granted(asked)
         deadline = asyncio.get_running_loop().time() + HEARTBEAT_S
         while not grant.done():
             await asyncio.wait([grant], timeout=DISCONNECT_POLL_S)
@@ -122,11 +138,28 @@ class Controller:
                 return {"now_ns": status["now_ns"], "reason": "until", "finished": []}
             if await request.is_disconnected():
                 raise HTTPException(499, "client closed the connection")
-        if self._grant is grant:
-            self._grant = None
         if grant.cancelled():
             raise HTTPException(410, "this simulation session was ended while a grant was open")
         return grant.result()
+
+    def _granted(self, asked: AdvanceRequest) -> asyncio.Task[dict[str, Any]]:
+        """The answer to come of this grant, which is executed once, however often it is asked for.
+
+        Raises:
+            HTTPException: 409 where it is neither the last grant nor the one after it.
+        """
+        last = self._grant
+        if last is not None and asked.grant == last.number:
+            return last.answer
+        number = 1 if last is None else last.number + 1
+        if asked.grant != number or (last is not None and not last.answer.done()):
+            state = "none" if last is None else f"{last.number}"
+            raise HTTPException(
+                409, f"grant {asked.grant} is out of turn; the last was {state}. One at a time."
+            )
+        call = self._call("sim_advance", asked.until_ns, asked.submitted)
+        self._grant = _Grant(number, asyncio.create_task(call))
+        return self._grant.answer
 
     async def settle(self, seq: int) -> dict[str, Any]:
         """A request ended before the engine saw it."""
@@ -136,7 +169,7 @@ class Controller:
         """End the session and forget its open grant."""
         SESSIONS.closed()
         if self._grant is not None:
-            self._grant.cancel()
+            self._grant.answer.cancel()
             self._grant = None
         return await self._call("sim_end")
 
@@ -165,6 +198,17 @@ class Controller:
                 await self.close()
             except Exception:  # without this task no session would ever expire again
                 logger.exception("The session could not be ended.")
+
+
+def without_keys(argv: Sequence[str]) -> list[str]:
+    """A command line without the values of flags that hold keys."""
+    kept, secret = [], False
+    for word in argv:
+        if word.startswith("-"):
+            secret = word.replace("_", "-").partition("=")[0] in SECRET_FLAGS
+        if not secret:
+            kept.append(word)
+    return kept
 
 
 def _authorised(request: Request) -> None:
@@ -202,7 +246,7 @@ async def info(request: Request) -> dict[str, Any]:
     return asdict(_controller(request).info())
 
 
-@router.get("/sim/status")
+@router.get(STATUS_ROUTE)
 async def status(request: Request) -> dict[str, Any]:
     """Clock, steps, gate and requests in flight."""
     return await _controller(request).status()
@@ -226,7 +270,7 @@ async def advance(name: str, body: AdvanceRequest, request: Request) -> dict[str
     """Grant time and wait for the answer."""
     controller = _controller(request)
     with _session(name):
-        return await controller.advance(body.until_ns, body.submitted, request)
+        return await controller.advance(body, request)
 
 
 @router.post(SESSION_ROUTE + "/{name}/settle")

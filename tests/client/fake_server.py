@@ -16,6 +16,8 @@ from typing import Any
 
 from aiohttp import web
 
+from sendnn_bench.protocol import PROTOCOL_VERSION
+
 PREFILL_NS = 100_000_000
 DECODE_NS = 50_000_000
 MODEL = "sim-granite-8b"
@@ -40,6 +42,7 @@ class FakeServer:
         clock: str | None = "virtual",
         metrics: bool = True,
         die_after: int | None = None,
+        fail_after: int | None = None,
         on_finish: Callable[[int], None] | None = None,
         stuck: bool = False,
         start_ns: int = 0,
@@ -47,6 +50,7 @@ class FakeServer:
         settle_delay_s: float = 0,
     ) -> None:
         self.clock, self.metrics, self.die_after = clock, metrics, die_after
+        self.fail_after = fail_after
         self.on_finish, self.stuck = on_finish, stuck
         self.bodies: list[dict[str, Any]] = []
         self.sessions: list[str] = []
@@ -111,7 +115,7 @@ class FakeServer:
 
     def _reset(self, now_ns: int) -> None:
         self.now_ns = now_ns
-        self.steps = 0
+        self.steps = self.answered = 0
         self.staged: list[Job] = []
         self.resolved: set[int] = set()
         self.ended: list[int] = []
@@ -121,7 +125,7 @@ class FakeServer:
     async def _info(self, _: web.Request) -> web.Response:
         return web.json_response(
             {
-                "protocol": 1,
+                "protocol": PROTOCOL_VERSION,
                 "clock": self.clock,
                 "target": "fake",
                 "model": MODEL,
@@ -161,6 +165,7 @@ class FakeServer:
         self._transports.add(request.transport)
         body = await request.json()
         assert request.match_info["id"] == self.session
+        assert body["grant"] == self.answered + 1
         if self.heartbeats_due:
             self.heartbeats_due -= 1
             heartbeat_ns = self.now_ns + 1 if body["until_ns"] is None else self.now_ns
@@ -210,11 +215,26 @@ class FakeServer:
         assert self.grant is not None
         future = self.grant[2]
         answer = {"now_ns": self.now_ns, "reason": reason, "finished": sorted(self.ended)}
+        if self.fail_after is not None and self.finished >= self.fail_after:
+            answer |= {"reason": "failed", "finished": [], "failure": self._failure()}
         self.grant, self.ended, self.rejected = None, [], False
+        self.answered += 1
         if self.die_after is not None and self.finished >= self.die_after:
             self._loop.create_task(self._die())
         else:
             future.set_result(answer)
+
+    def _failure(self) -> dict[str, Any]:
+        state = {"batch": [], "free_kv_blocks": 3}
+        error = "AssertionError: planted"
+        trace = f"Traceback ...\n{error}"
+        return {
+            "step": self.steps,
+            "now_ns": self.now_ns,
+            "error": error,
+            "traceback": trace,
+            "state": state,
+        }
 
     def _run(self, job: Job) -> None:
         start_ns = max(self.now_ns, job.arrival_ns)

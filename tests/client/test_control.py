@@ -31,7 +31,7 @@ def advance_against(handler: Callable[[web.Request], web.Response]) -> Advance:
         app.router.add_post("/sim/session/{name}/advance", route)
         async with TestServer(app, host="127.0.0.1") as server, aiohttp.ClientSession() as http:
             url = str(server.make_url("")).rstrip("/")
-            return await Control(http, Server(url), watchdog_s=10).advance("s", None, 1)
+            return await Control(http, Server(url), watchdog_s=10).advance("s", 1, None, 1)
 
     return asyncio.run(asyncio.wait_for(scenario(), 30))
 

@@ -27,7 +27,7 @@ from sendnn_bench.bridge.virtual_time import (
 )
 from sendnn_bench.errors import BenchError, ServerUnreachable, SimError, UsageError
 from sendnn_bench.metrics import METRICS, Show
-from sendnn_bench.protocol import Pace
+from sendnn_bench.protocol import PROTOCOL_VERSION, Pace
 from sendnn_bench.report import console, findings
 
 RECORD = {"queued_time_s": 0.25, "decode_latencies_s": [0.05], "text": "a\n\nb é"}
@@ -270,7 +270,7 @@ def test_info_of_other_servers_and_versions() -> None:
     with pytest.raises(SimError, match="version 99"):
         parse_info({"protocol": 99})
     with pytest.raises(SimError, match="incomplete"):
-        parse_info({"protocol": 1})
+        parse_info({"protocol": PROTOCOL_VERSION})
 
 
 # Console and saving

@@ -46,13 +46,13 @@ def test_further_flags_replace_saved_ones(saved: str, further: str, merged: str)
 
 
 def test_source_is_split_off_wherever_it_stands() -> None:
-    assert options.split_source(["--seed", "1", "--from=a.json", "-v"]) == (
+    assert options.split_file(["--seed", "1", "--from=a.json", "-v"], "--from") == (
         Path("a.json"),
         ["--seed", "1", "-v"],
     )
-    assert options.split_source(["--seed", "1"]) == (None, ["--seed", "1"])
-    with pytest.raises(UsageError, match="--from needs a result file"):
-        options.split_source(["--from"])
+    assert options.split_file(["--seed", "1"], "--from") == (None, ["--seed", "1"])
+    with pytest.raises(UsageError, match="--from needs a file"):
+        options.split_file(["--from"], "--from")
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,10 @@ def start_server(
     *args: str,
     env: dict[str, str] | None = None,
     command: Sequence[str] = LAUNCHER,
+    port: int | None = None,
 ) -> Server:
     """Start a simulated server; see `wait_until_up`."""
-    port = free_port()
+    port = port or free_port()
     command = [*command, *args, "--host", "127.0.0.1", "--port", str(port)]
     environment = {
         **ENVIRONMENT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -50,12 +51,22 @@ class Session:
         self.http = http
         self.url = url
         self.name = name
+        self.grants = 0
+        """Grants that were answered."""
         self.path = f"{url}{protocol.SESSION_ROUTE}/{name}"
 
     async def advance(self, until_ns: int | None, submitted: int) -> dict[str, Any]:
-        body = {"until_ns": until_ns, "submitted": submitted}
+        """The next grant; once more where a heartbeat said only that it goes on."""
+        return await self.advance_as(self.grants + 1, until_ns, submitted)
+
+    async def advance_as(self, grant: int, until_ns: int | None, submitted: int) -> dict[str, Any]:
+        """The grant of this number."""
+        body = {"grant": grant, "until_ns": until_ns, "submitted": submitted}
         async with self.http.post(self.path + "/advance", json=body) as response:
-            return dict(await response.json())
+            answer = dict(await response.json())
+        if answer.get("reason") != "until" or answer["now_ns"] >= (until_ns or math.inf):
+            self.grants = grant
+        return answer
 
     async def run_to_end(self, submitted: int) -> list[dict[str, Any]]:
         """Grant without limit until the engine is idle; all answers."""

@@ -74,6 +74,12 @@ class World:
             self.http.post(path, json=body, headers=headers), CALL_LIMIT_S
         )
 
+    async def advance(
+        self, name: str, grant: int, until_ns: int | None, submitted: int
+    ) -> httpx.Response:
+        body = {"grant": grant, "until_ns": until_ns, "submitted": submitted}
+        return await self.post(f"{SESSION_ROUTE}/{name}/advance", body)
+
     async def open(self, **headers: str) -> str:
         body = {"protocol": PROTOCOL_VERSION}
         return str((await self.post(SESSION_ROUTE, body, **headers)).json()["session"])
@@ -128,10 +134,12 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-FIELDS = ("protocol", "warm", "until_ns", "submitted", "seq")
+FIELDS = ("protocol", "warm", "grant", "until_ns", "submitted", "seq")
 MOSTLY_RIGHT = st.one_of(
     st.fixed_dictionaries({"protocol": st.just(PROTOCOL_VERSION), "warm": st.booleans()}),
-    st.fixed_dictionaries({"until_ns": st.none() | INTEGERS, "submitted": INTEGERS}),
+    st.fixed_dictionaries(
+        {"grant": INTEGERS, "until_ns": st.none() | INTEGERS, "submitted": INTEGERS}
+    ),
     st.fixed_dictionaries({"seq": INTEGERS}),
     st.dictionaries(st.sampled_from(FIELDS), SCALARS),
     st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=8), JSON, max_size=4),
@@ -202,7 +210,7 @@ def test_strangers_leave_a_running_session_alone(make_world: Callable[..., World
     name = world.run(world.open())
     for seq in range(2):
         world.core.submit(f"r{seq}", 4, SimFields(name, seq, seq * 20 * MS))
-    world.run(world.post(f"{SESSION_ROUTE}/{name}/advance", {"until_ns": 150 * MS, "submitted": 2}))
+    world.run(world.advance(name, 1, 150 * MS, 2))
     before = world.core.scheduler.sim.describe()
     assert len(before["requests"]) == 2
 
@@ -218,8 +226,8 @@ def test_strangers_leave_a_running_session_alone(make_world: Callable[..., World
         assert world.sessions.current == name
 
     attack()
-    for _ in range(3):
-        world.run(world.post(f"{SESSION_ROUTE}/{name}/advance", {"until_ns": None, "submitted": 2}))
+    for number in (2, 3, 4):
+        world.run(world.advance(name, number, None, 2))
     assert world.core.records["r0"]["token_times_ns"] == [t * MS for t in (100, 150, 200, 250)]
     assert world.core.records["r1"]["token_times_ns"] == [t * MS for t in (350, 400, 450, 500)]
 
@@ -247,9 +255,7 @@ def test_a_broken_client_harms_only_its_own_session(make_world: Callable[..., Wo
         world.run(world.http.delete(f"{SESSION_ROUTE}/{world.sessions.current}"))
     name = world.run(world.open())
     world.core.submit("r", 3, SimFields(name, 0, 0))
-    answer = world.run(
-        world.post(f"{SESSION_ROUTE}/{name}/advance", {"until_ns": None, "submitted": 1})
-    )
+    answer = world.run(world.advance(name, 1, None, 1))
     assert answer.json()["finished"] == [0]
     assert world.core.records["r"]["token_times_ns"] == [t * MS for t in (100, 150, 200)]
 
@@ -279,7 +285,7 @@ def test_without_the_key_every_route_is_closed(make_world: Callable[..., World])
         ("GET", "/sim/status", None),
         ("POST", SESSION_ROUTE, {"protocol": PROTOCOL_VERSION}),
         ("POST", SESSION_ROUTE, {"protocol": "no number"}),
-        ("POST", f"{SESSION_ROUTE}/{name}/advance", {"until_ns": None, "submitted": 0}),
+        ("POST", f"{SESSION_ROUTE}/{name}/advance", {"grant": 1, "until_ns": None, "submitted": 0}),
         ("POST", f"{SESSION_ROUTE}/{name}/settle", {"seq": 1}),
         ("DELETE", f"{SESSION_ROUTE}/{name}", None),
     ):
@@ -301,14 +307,17 @@ def test_without_the_key_every_route_is_closed(make_world: Callable[..., World])
         {"until_ns": "1", "submitted": 0},
         {"until_ns": 1, "submitted": True},
         {"until_ns": 1, "submitted": [0]},
-        {"until_ns": 1},
         {"until_ns": 1, "submitted": 0, "more": 1},
+        {"grant": 0},
+        {"grant": 1.0},
+        {"grant": MAX_COUNT + 1},
     ],
 )
 def test_each_wrong_field_is_refused(make_world: Callable[..., World], body: Any) -> None:
     world = make_world()
     name = world.run(world.open())
-    call = Call("POST", f"{SESSION_ROUTE}/{name}/advance", json.dumps(body).encode(), ())
+    whole = {"grant": 1, "until_ns": None, "submitted": 0, **body}
+    call = Call("POST", f"{SESSION_ROUTE}/{name}/advance", json.dumps(whole).encode(), ())
     assert world.run(world.send(call)).status_code == 400
 
 
@@ -322,9 +331,7 @@ def test_two_grants_at_once_get_one_answer(
 
     async def scenario() -> list[httpx.Response]:
         name = await world.open()
-        path = f"{SESSION_ROUTE}/{name}/advance"
-        body = {"until_ns": None, "submitted": 1}
-        both = [asyncio.create_task(world.post(path, body)) for _ in range(2)]
+        both = [asyncio.create_task(world.advance(name, 1, None, 1)) for _ in range(2)]
         while world.sessions.waiting < 2:
             await asyncio.sleep(0)
         world.core.submit("r", 2, SimFields(name, 0, 0))
@@ -334,6 +341,24 @@ def test_two_grants_at_once_get_one_answer(
     assert first.status_code == second.status_code == 200
     assert first.json() == second.json()
     assert first.json()["finished"] == [0]
+
+
+def test_a_grant_is_executed_once_and_in_turn(make_world: Callable[..., World]) -> None:
+    """The window in which a client may lose an answer: after the work, before it has read it."""
+    world = make_world()
+    name = world.run(world.open())
+    world.core.submit("r", 4, SimFields(name, 0, 0))
+    first = world.run(world.advance(name, 1, 200 * MS, 1))
+    steps = world.core.scheduler.sim.recorder.steps
+    again = world.run(world.advance(name, 1, 200 * MS, 1))
+    assert again.json() == first.json()
+    assert first.json()["now_ns"] == 200 * MS
+    assert world.core.scheduler.sim.recorder.steps == steps
+    for number in (3, 7):
+        refused = world.run(world.advance(name, number, None, 1))
+        assert (refused.status_code, "out of turn" in refused.text) == (409, True)
+    assert world.run(world.advance(name, 2, None, 1)).json()["finished"] == [0]
+    assert world.run(world.advance(name, 1, None, 1)).status_code == 409
 
 
 def test_a_session_that_ends_under_an_open_grant(
@@ -346,12 +371,10 @@ def test_a_session_that_ends_under_an_open_grant(
 
     async def scenario() -> httpx.Response:
         name = await world.open()
-        path = f"{SESSION_ROUTE}/{name}"
-        body = {"until_ns": None, "submitted": 1}
-        waiting = asyncio.create_task(world.post(path + "/advance", body))
+        waiting = asyncio.create_task(world.advance(name, 1, None, 1))
         while world.sessions.waiting == 0:
             await asyncio.sleep(0)
-        assert (await world.http.delete(path)).status_code == 200
+        assert (await world.http.delete(f"{SESSION_ROUTE}/{name}")).status_code == 200
         return await waiting
 
     response = world.run(scenario())
@@ -362,8 +385,7 @@ def test_a_session_that_ends_under_an_open_grant(
 def test_the_state_of_an_absurd_grant_is_told_at_once(make_world: Callable[..., World]) -> None:
     world = make_world()
     name = world.run(world.open())
-    body = {"until_ns": None, "submitted": MAX_COUNT}
-    answer = world.run(world.post(f"{SESSION_ROUTE}/{name}/advance", body)).json()
+    answer = world.run(world.advance(name, 1, None, MAX_COUNT)).json()
     assert (answer["reason"], answer["now_ns"]) == ("until", 0)
     status = world.run(world.http.get("/sim/status")).json()
     assert "not yet received [0, 1, 2" in status["gate"]
