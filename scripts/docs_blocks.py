@@ -13,9 +13,12 @@ from pathlib import Path
 import typer
 import typer.core
 
+from sendnn_bench import own_server
 from sendnn_bench.bridge.options import own_parser
 from sendnn_bench.cli import PASS_THROUGH, app
+from sendnn_bench.errors import BenchError
 from sendnn_bench.launch_flags import FLAGS
+from sendnn_bench.sweep.command import parser as sweep_parser
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,6 +96,9 @@ def _sendnn_bench(words: Sequence[str]) -> Iterator[str]:
         return
     name, rest = words[0], list(words[1:])
     command = group.commands[name]
+    if name in _STARTS_SERVER:
+        yield from _with_own_server(name, rest)
+        return
     if command.context_settings == PASS_THROUGH:
         yield from _unknown_flags(rest, _passed_through(name))
         return
@@ -101,6 +107,17 @@ def _sendnn_bench(words: Sequence[str]) -> Iterator[str]:
     except Exception as error:  # the parser's own: it has no public base class
         tell = getattr(error, "format_message", error.__str__)
         yield tell()
+
+
+def _with_own_server(name: str, rest: Sequence[str]) -> Iterator[str]:
+    """A command whose words are the client's, the server's, and its own."""
+    try:
+        words = own_server.split(rest)
+    except BenchError as error:
+        yield str(error)
+        return
+    yield from _unknown_flags(words.server, _passed_through("sim-server"))
+    yield from _unknown_flags(words.client, _passed_through("serve") | _STARTS_SERVER[name])
 
 
 def _make(words: Sequence[str]) -> Iterator[str]:
@@ -139,6 +156,13 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
     "vllm": _vllm,
     **dict.fromkeys((".", "cat", "cd", "curl", "export", "git"), _nothing_to_check),
 }
+
+
+_STARTS_SERVER: dict[str, frozenset[str]] = {
+    "sim": frozenset(),
+    "sweep": frozenset(sweep_parser()._option_string_actions),
+}
+"""Commands that start servers, with their own flags."""
 
 
 def _unknown_flags(words: Sequence[str], known: frozenset[str]) -> Iterator[str]:

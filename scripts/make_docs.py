@@ -95,7 +95,8 @@ Every error is one message on stderr: what happened, the value that was seen, wh
 {table(("code", "error", "meaning"), rows)}
 `vllm bench serve` exits with 0 when every request failed; `sendnn-bench serve` does not.
 `sendnn-bench doctor` exits with 1 when a check failed. `sendnn-bench demo` exits with the code of
-the first part that failed. `sendnn-bench sim-server` becomes the server: its exit code is vLLM's.
+the first part that failed, `sendnn-bench sweep` with that of the first point that failed once the
+others have run. `sendnn-bench sim-server` becomes the server: its exit code is vLLM's.
 """
 
 

@@ -56,6 +56,22 @@ def sim_server(context: typer.Context) -> None:
     run_sim_server(context.args)
 
 
+@app.command(context_settings=PASS_THROUGH)
+def sim(context: typer.Context) -> None:
+    """Start a simulated server, run one `serve` against it, stop it: one experiment."""
+    from sendnn_bench.sim_command import run_sim
+
+    run_sim(context.args)
+
+
+@app.command(context_settings=PASS_THROUGH)
+def sweep(context: typer.Context) -> None:
+    """Run many loads against many server settings; table, CSV, JSON and a page of all."""
+    from sendnn_bench.sweep.command import run_sweep
+
+    raise typer.Exit(run_sweep(context.args))
+
+
 @app.command()
 def demo(
     result_dir: Annotated[

@@ -107,15 +107,15 @@ def client_command(part: Part, base_url: str, directory: Path, requests: int) ->
     )
 
 
-def progress() -> Callable[[float], None]:
-    """Says every few seconds that the server is still on its way."""
+def progress(tell: Callable[[str], None] | None = None) -> Callable[[float], None]:
+    """Tells every few seconds that the server is still on its way; on stdout by default."""
     last_s = 0.0
 
     def on_wait(waited_s: float) -> None:
         nonlocal last_s
         if waited_s - last_s >= PROGRESS_EVERY_S:
             last_s = waited_s
-            say(f"  waiting for the server, {waited_s:.0f} s (two processes import vLLM)")
+            (tell or say)(f"  waiting for the server, {waited_s:.0f} s (two processes import vLLM)")
 
     return on_wait
 

@@ -1,0 +1,1 @@
+"""`sendnn-bench sweep`: many loads against many server settings, one table, one page."""
