@@ -4,13 +4,13 @@
 
 1. Starts the real sendnn-inference on the CPU: a small Granite with random weights, whose forward
    passes are real and take real time.
-2. Measures calibration loads, then held-out loads, these several times over, since a real machine
-   is never twice the same.
+2. Measures calibration loads and held-out loads in rounds, since a real machine is never twice the
+   same: what makes a round slow makes both slow.
 3. Fits one profile of each kind to the calibration runs alone.
 4. Simulates the held-out loads, which no fit has seen, as often and with other noise each time,
    and prints the errors.
 
-Takes one to two hours. Result files that are there already are taken as they are, so that an
+Takes about half an hour. Result files that are there already are taken as they are, so that an
 interrupted experiment goes on where it stopped; --fresh measures anew. Run nothing beside it.
 """
 
@@ -28,6 +28,7 @@ from pathlib import Path
 
 from benchmarks.fidelity_report import Line, lines_of, load_table, summary
 from sendnn_bench import models
+from sendnn_bench.client_worker import ClientWorker
 from sendnn_bench.results import load, write_atomically
 from sendnn_bench.server_process import free_port, own_command, running
 
@@ -37,14 +38,14 @@ CHUNK_TOKENS = 512
 SLOTS = 8
 
 SHAPE = {
-    "num_hidden_layers": 4,
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "num_attention_heads": 8,
+    "num_hidden_layers": 2,
+    "hidden_size": 256,
+    "intermediate_size": 768,
+    "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 4096,
 }
-"""Small enough that steps take tens of milliseconds on a few cores."""
+"""Small enough that steps take tens of milliseconds on one core."""
 
 SERVER_FLAGS = (
     *("--max-model-len", "2048", "--max-num-seqs", str(SLOTS)),
@@ -85,11 +86,8 @@ CALIBRATION = (
     Load("closed-8-short", 60, 250, 48, seed=105, concurrency=SLOTS),
     Load("open-60", 30, 600, 24, seed=106, share=0.6),
 )
-SIDES = (0, 1)
-"""Calibration loads are measured twice: before the held-out loads and after them."""
-
 CAPACITY = "closed-8"
-"""The calibration run whose throughput is the capacity."""
+"""The calibration load whose first run's throughput is the capacity."""
 
 HELD_OUT = (
     Load("closed-3", 36, 640, 28, seed=201, concurrency=3),
@@ -103,10 +101,11 @@ WARM_UP = Load("warm-up", 4, 900, 8, seed=1, concurrency=2)
 
 @dataclass(frozen=True)
 class Server:
-    """Where the server is and what it serves."""
+    """Where the server is, what it serves, and the client that runs against it."""
 
     base_url: str
     model: Path
+    client: ClientWorker
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -139,9 +138,9 @@ def real_file(directory: Path, load_: Load, repeat: int) -> Path:
     return directory / f"real-{load_.name}-{repeat}.json"
 
 
-def calibration_files(directory: Path) -> list[Path]:
+def calibration_files(directory: Path, repeats: int) -> list[Path]:
     """Result files of the runs that a profile is fitted to."""
-    return [real_file(directory, load_, side) for side in SIDES for load_ in CALIBRATION]
+    return [real_file(directory, load_, i) for i in range(repeats) for load_ in CALIBRATION]
 
 
 def simulated_file(directory: Path, kind: str, load_: Load, repeat: int) -> Path:
@@ -151,13 +150,11 @@ def simulated_file(directory: Path, kind: str, load_: Load, repeat: int) -> Path
 
 def _measure(directory: Path, model: Path, repeats: int) -> float:
     """All real runs; returns the capacity in requests per second."""
-    # Rounds, not repeats in a row, and calibration on both sides of them: a machine that slows
-    # down slows every load.
-    before, after = SIDES
-    order = [(load_, before) for load_ in CALIBRATION]
-    order += [(load_, repeat) for repeat in range(repeats) for load_ in HELD_OUT]
-    order += [(load_, after) for load_ in CALIBRATION]
-    plan = [(load_, real_file(directory, load_, repeat)) for load_, repeat in order]
+    plan = [
+        (load_, real_file(directory, load_, repeat))
+        for repeat in range(repeats)
+        for load_ in (*CALIBRATION, *HELD_OUT)
+    ]
     if any(not path.exists() for _, path in plan):
         warm_up = directory / "real-warm-up.json"
         warm_up.unlink(missing_ok=True)
@@ -170,7 +167,7 @@ def _measure(directory: Path, model: Path, repeats: int) -> float:
 
 def _capacity(directory: Path) -> float:
     run = next(load_ for load_ in CALIBRATION if load_.name == CAPACITY)
-    return float(load(real_file(directory, run, SIDES[0])).data["request_throughput"])
+    return float(load(real_file(directory, run, 0)).data["request_throughput"])
 
 
 def _simulate(
@@ -178,7 +175,7 @@ def _simulate(
 ) -> tuple[str, list[Line]]:
     """Fit one kind of profile, simulate the held-out loads, compare."""
     profile = directory / f"profile-{kind}.toml"
-    fitted = calibration_files(directory)
+    fitted = calibration_files(directory, options.repeats)
     command = own_command("calibrate", *map(str, fitted), "-o", str(profile), "--kind", kind)
     # A load of short prompts alone does not tell it.
     command += ["--chunk-size", str(CHUNK_TOKENS)]
@@ -213,28 +210,20 @@ def _run(load_: Load, server: Server, path: Path, capacity: float, *flags: str) 
         return
     print(f"running {path.stem}", file=sys.stderr, flush=True)
     log = path.with_suffix(".log")
-    with log.open("wb") as out:
-        done = subprocess.run(
-            [*client_command(load_, server, path, capacity), *flags],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            timeout=RUN_LIMIT_S,
-            check=False,
-        )
-    if done.returncode:
-        raise SystemExit(f"{path.stem} failed with exit code {done.returncode}; see {log}")
+    words = [*client_flags(load_, server, path, capacity), *flags]
+    code = server.client.run(words, log, RUN_LIMIT_S)
+    if code:
+        raise SystemExit(f"{path.stem} failed with exit code {code}; see {log}")
 
 
-def client_command(load_: Load, server: Server, path: Path, capacity: float) -> list[str]:
-    """The same command for both servers."""
+def client_flags(load_: Load, server: Server, path: Path, capacity: float) -> list[str]:
+    """What follows `sendnn-bench serve`, the same for both servers."""
     pace = (
         ("--request-rate", f"{load_.share * capacity:.4f}")
         if load_.share
         else ("--max-concurrency", str(load_.concurrency))
     )
-    return own_command(
-        "serve",
+    return [
         *("--base-url", server.base_url, "--model", str(server.model)),
         *("--dataset-name", "random", "--random-range-ratio", "0.5", "--seed", str(load_.seed)),
         *("--random-input-len", str(load_.input_tokens)),
@@ -242,7 +231,7 @@ def client_command(load_: Load, server: Server, path: Path, capacity: float) -> 
         *("--num-prompts", str(load_.requests), *pace, "--disable-tqdm"),
         *("--save-result", "--save-detailed"),
         *("--result-dir", str(path.parent), "--result-filename", path.name),
-    )
+    ]
 
 
 @dataclass(frozen=True)
@@ -272,9 +261,12 @@ def _server(directory: Path, name: str, command: _Command) -> Iterator[Server]:
     log = (directory / f"server-{name}.log").resolve()
     print(f"starting the {name} server (log: {log})", file=sys.stderr, flush=True)
     words = [*command.words, "--host", "127.0.0.1", "--port", str(port), *SERVER_FLAGS]
-    with running(words, base_url, log, command.environ) as server:
+    with (
+        running(words, base_url, log, command.environ) as server,
+        ClientWorker(directory / f"client-{name}.log") as client,
+    ):
         server.wait_until_healthy(lambda _: None, limit_s=START_LIMIT_S)
-        yield Server(base_url, command.model)
+        yield Server(base_url, command.model, client)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -282,7 +274,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--directory", type=Path, default=Path("results/fidelity"))
     parser.add_argument(
-        "--repeats", type=int, default=3, help="runs of each held-out load, real and simulated"
+        "--repeats", type=int, default=4, help="runs of each load, real and simulated"
     )
     parser.add_argument(
         "--kinds", nargs="+", default=["linear", "table"], choices=["constant", "linear", "table"]

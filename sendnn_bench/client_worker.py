@@ -23,6 +23,8 @@ from sendnn_bench.errors import BenchError, Interrupted
 
 START_LIMIT_S = 300.0
 STOP_LIMIT_S = 10.0
+SAVE_LIMIT_S = 60.0
+"""For a run that is interrupted and saves what it has."""
 KILLED = 128
 """Added to the number of the signal that ended a run, as a shell does."""
 
@@ -87,7 +89,7 @@ class ClientWorker:
             return self._answer(limit_s)
         except KeyboardInterrupt as error:
             os.killpg(process.pid, signal.SIGINT)
-            code = self._answer(STOP_LIMIT_S)
+            code = self._answer(SAVE_LIMIT_S)
             raise Interrupted(f"interrupted; the run ended with exit code {code}.") from error
 
     def _answer(self, limit_s: float) -> int:

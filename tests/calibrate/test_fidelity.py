@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import fidelity
 from benchmarks.fidelity_report import STATISTICS, Line, lines_of, load_table, summary
+from sendnn_bench.client_worker import ClientWorker
 from sendnn_bench.profile_spec import DecodeLine, LinearCosts, PrefillLine, Profile
 from sendnn_bench.results import Result
 from tests.calibrate.engine import result
@@ -66,9 +67,9 @@ def test_held_out_loads_were_not_used_for_fitting() -> None:
 
 
 def test_the_commands_differ_in_pace_alone(tmp_path: Path) -> None:
-    server = fidelity.Server("http://127.0.0.1:1", tmp_path)
+    server = fidelity.Server("http://127.0.0.1:1", tmp_path, ClientWorker(tmp_path / "log"))
     closed, opened = (
-        fidelity.client_command(load, server, tmp_path / "x.json", 2.0)
+        fidelity.client_flags(load, server, tmp_path / "x.json", 2.0)
         for load in (fidelity.HELD_OUT[0], fidelity.HELD_OUT[-1])
     )
     assert closed[closed.index("--max-concurrency") + 1] == "3"
@@ -80,7 +81,7 @@ def test_the_commands_differ_in_pace_alone(tmp_path: Path) -> None:
 def test_the_model_is_small(tmp_path: Path) -> None:
     model = fidelity.make_model(tmp_path / "model")
     config = json.loads((model / "config.json").read_text())
-    assert config["num_hidden_layers"] == 4
+    assert config["num_hidden_layers"] == 2
     assert config["architectures"] == ["GraniteForCausalLM"]
     assert config["hidden_size"] % config["num_attention_heads"] == 0
     assert (model / "tokenizer.json").exists()
