@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 from vllm.tokenizers import get_tokenizer
 
 from server_plugin.sim import fields as sim_fields
+
+END_ATTRIBUTE = "_sendnn_sim_end_from"
+"""Attribute of a request's parameters: read once, not for each of its tokens."""
 
 
 def tokenizer_of(model_config: Any) -> Any | None:
@@ -54,8 +58,16 @@ def wanted_token(params: Any, position: int, plain: list[int]) -> tuple[int, int
     ignores it or asks for more tokens.
     """
     fallback = plain[position % len(plain)]
+    end_from = getattr(params, END_ATTRIBUTE, None)
+    if end_from is None:
+        end_from = _end_from(params)
+        setattr(params, END_ATTRIBUTE, end_from)
+    return (fallback if position < end_from else params.eos_token_id), fallback
+
+
+def _end_from(params: Any) -> float:
+    """Output position from which on the request's end is due; infinite where it never is."""
     length = sim_fields.parse(params.extra_args).output_tokens
-    due = length is not None and position + 1 >= length and position >= params.min_tokens
-    if due and params.eos_token_id is not None:
-        return params.eos_token_id, fallback
-    return fallback, fallback
+    if length is None or params.eos_token_id is None:
+        return math.inf
+    return max(length - 1, params.min_tokens)
