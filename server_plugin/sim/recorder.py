@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from server_plugin.sim.clock import NS_PER_S
 
@@ -13,8 +13,7 @@ TRANSFER_KEY = "__sendnn_bench__"
 """Key of a record in `kv_transfer_params`, on its way from the engine to the API server."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartInStep:
+class PartInStep(NamedTuple):
     """One request's part in an engine step.
 
     ``context_tokens`` are computed before the step, ``tokens`` in it; ``decode`` is False for a
@@ -39,22 +38,31 @@ class Step:
     kv_blocks_in_use: int
 
 
-@dataclass
+class _StepFacts(NamedTuple):
+    """What all requests of a step record of it; one object for all of them."""
+
+    start_ns: int
+    duration_ns: int
+    tkv: int
+    batch_size: int
+    kv_blocks: int
+
+
+@dataclass(slots=True)
 class _PhaseSteps:
-    """Steps of one phase of a request, as parallel lists."""
+    """Steps of one phase of a request. Columns are made when they are asked for."""
 
-    start_ns: list[int] = field(default_factory=list)
-    duration_ns: list[int] = field(default_factory=list)
-    tkv: list[int] = field(default_factory=list)
-    batch_size: list[int] = field(default_factory=list)
-    kv_blocks: list[int] = field(default_factory=list)
+    steps: list[_StepFacts] = field(default_factory=list)
 
-    def add(self, step: Step) -> None:
-        self.start_ns.append(step.start_ns)
-        self.duration_ns.append(step.end_ns - step.start_ns)
-        self.tkv.append(step.tkv)
-        self.batch_size.append(len(step.parts))
-        self.kv_blocks.append(step.kv_blocks_in_use)
+    @property
+    def start_ns(self) -> list[int]:
+        """When each step began."""
+        return [step.start_ns for step in self.steps]
+
+    @property
+    def duration_ns(self) -> list[int]:
+        """How long each step took."""
+        return [step.duration_ns for step in self.steps]
 
 
 @dataclass
@@ -82,18 +90,6 @@ class RequestRecord:
     finish_ns: int | None = None
     finish_reason: str = ""
 
-    def add_step(self, step: Step, part: PartInStep, block_size: int) -> None:
-        """The request took part in a step."""
-        if self.first_step is None:
-            self.first_step = step.index
-        if part.decode:
-            self.decode.add(step)
-            self.left_padding_blocks.append(left_padding_blocks(step.tkv, part, block_size))
-        else:
-            self.prefill.add(step)
-            self.chunk_tokens.append(part.tokens)
-            self.chunk_context_tokens.append(part.context_tokens)
-
     def pause(self, now_ns: int) -> None:
         """The scheduler took the request out of the decode batch."""
         self.pause_start_ns.append(now_ns)
@@ -105,16 +101,16 @@ class RequestRecord:
     @property
     def queued_ns(self) -> int:
         """Arrival to the start of the first prefill chunk; 0 where none ran."""
-        starts = self.prefill.start_ns
-        return starts[0] - self.arrival_ns if starts else 0
+        steps = self.prefill.steps
+        return steps[0].start_ns - self.arrival_ns if steps else 0
 
     @property
     def prefill_elapsed_ns(self) -> int:
         """Start of the first prefill chunk to the end of the last."""
-        phase = self.prefill
-        if not phase.start_ns:
+        steps = self.prefill.steps
+        if not steps:
             return 0
-        return phase.start_ns[-1] + phase.duration_ns[-1] - phase.start_ns[0]
+        return steps[-1].start_ns + steps[-1].duration_ns - steps[0].start_ns
 
     def to_wire(self, chunk_size_tokens: int, token_delay_ns: int = 0) -> dict[str, Any]:
         """The record under upstream's field names (seconds as floats) with ours beside them.
@@ -122,7 +118,8 @@ class RequestRecord:
         Token and finish times are the client's: ``token_delay_ns`` after the end of the step.
         """
         prefill, decode = self.prefill, self.decode
-        executed = len(prefill.start_ns)
+        steps = prefill.steps + decode.steps
+        executed = len(prefill.steps)
         expected = math.ceil(self.prompt_tokens / chunk_size_tokens)
         busy_ns = sum(prefill.duration_ns)
         elapsed_ns = self.prefill_elapsed_ns
@@ -134,7 +131,7 @@ class RequestRecord:
             "chunk_prefill_start_times_s": _seconds(prefill.start_ns),
             "decode_latencies_s": _seconds(decode.duration_ns),
             "decode_start_times_s": _seconds(decode.start_ns),
-            "tkvs": prefill.tkv + decode.tkv,
+            "tkvs": [step.tkv for step in steps],
             "prefill_elapsed_s": elapsed_ns / NS_PER_S,
             "prefill_busy_s": busy_ns / NS_PER_S,
             "prefill_idle_s": (elapsed_ns - busy_ns) / NS_PER_S,
@@ -144,28 +141,27 @@ class RequestRecord:
             "pause_start_times_s": _seconds(self.pause_start_ns),
             "was_missing_blocks": self.was_missing_blocks,
             "arrival_ns": self.arrival_ns,
-            "first_scheduled_ns": prefill.start_ns[0] if prefill.start_ns else None,
+            "first_scheduled_ns": prefill.steps[0].start_ns if prefill.steps else None,
             "token_times_ns": [time_ns + token_delay_ns for time_ns in self.token_times_ns],
             "finish_ns": None if self.finish_ns is None else self.finish_ns + token_delay_ns,
             "injected_output_tokens": self.injected_output_tokens,
             "injected_output_source": self.injected_output_source,
             "chunk_tokens": self.chunk_tokens,
             "chunk_context_tokens": self.chunk_context_tokens,
-            "batch_sizes": prefill.batch_size + decode.batch_size,
-            "kv_blocks_in_use": prefill.kv_blocks + decode.kv_blocks,
+            "batch_sizes": [step.batch_size for step in steps],
+            "kv_blocks_in_use": [step.kv_blocks for step in steps],
             "scheduler_steps_waited": waited,
             "num_preemptions": self.preemptions,
         }
 
 
-def left_padding_blocks(tkv: int, part: PartInStep, block_size: int) -> int:
-    """KV blocks of left padding of a request in a decode step.
+def left_padding_blocks(tkv: int, computed: int, block_size: int) -> int:
+    """KV blocks of left padding of a request in a decode step, all in tokens.
 
-    ceil(tkv / block size) - ceil(computed tokens after the step / block size), at least 0;
-    sendnn-inference 2.6.3, `v1/core/scheduler.py`, computes the same.
+    ceil(tkv / block size) - ceil(computed / block size), at least 0, where ``computed`` counts the
+    step's own token; sendnn-inference 2.6.3, `v1/core/scheduler.py`, computes the same.
     """
-    computed = part.context_tokens + part.tokens
-    return max(0, math.ceil(tkv / block_size) - math.ceil(computed / block_size))
+    return max(0, -(-tkv // block_size) + (-computed // block_size))
 
 
 def _seconds(values_ns: Iterable[int]) -> list[float]:
@@ -192,12 +188,31 @@ class Recorder:
     def step(self, step: Step, new_tokens: dict[str, int]) -> None:
         """A step ended; ``new_tokens`` are the output tokens each request got in it."""
         self.steps = step.index + 1
-        for part in step.parts:
-            record = self.records.get(part.request_id)
+        end_ns, block_size = step.end_ns, self._block_size
+        facts = _StepFacts(
+            start_ns=step.start_ns,
+            duration_ns=end_ns - step.start_ns,
+            tkv=step.tkv,
+            batch_size=len(step.parts),
+            kv_blocks=step.kv_blocks_in_use,
+        )
+        # Runs for each request of each step: most of what recording costs.
+        for request_id, tokens, context_tokens, decode in step.parts:
+            record = self.records.get(request_id)
             if record is None:
                 continue
-            record.add_step(step, part, self._block_size)
-            record.token_times_ns.extend([step.end_ns] * new_tokens.get(part.request_id, 0))
+            if record.first_step is None:
+                record.first_step = step.index
+            if decode:
+                record.decode.steps.append(facts)
+                blocks = left_padding_blocks(step.tkv, context_tokens + tokens, block_size)
+                record.left_padding_blocks.append(blocks)
+            else:
+                record.prefill.steps.append(facts)
+                record.chunk_tokens.append(tokens)
+                record.chunk_context_tokens.append(context_tokens)
+            if made := new_tokens.get(request_id):
+                record.token_times_ns.extend([end_ns] * made)
 
     def finish(self, request_id: str, now_ns: int, reason: str) -> RequestRecord | None:
         """The request ended; its record, complete, or None if it was never recorded."""

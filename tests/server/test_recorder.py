@@ -112,7 +112,7 @@ def test_a_request_that_never_ran_has_no_times() -> None:
     [(64, 63, 0), (65, 64, 0), (128, 63, 1), (1000, 0, 15), (64, 64, 0)],
 )
 def test_left_padding(tkv: int, context: int, blocks: int) -> None:
-    assert left_padding_blocks(tkv, PartInStep("a", 1, context, True), 64) == blocks
+    assert left_padding_blocks(tkv, context + 1, 64) == blocks
 
 
 def test_the_metrics_line_s_durations_add_up() -> None:
