@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,10 +51,15 @@ class Ticket:
 
 
 class SimSession:
-    """One simulated run. ``run`` is the grant loop, to be run as a task beside the benchmark."""
+    """One simulated run. ``run`` is the grant loop, to be run as a task beside the benchmark.
+
+    ``announce``: how many requests may be sent ahead of the server's clock. Above 0 only while
+    nothing that the server does can change when a request is sent: the client's clock then leads.
+    """
 
     def __init__(self, control: Control, warm: bool, watchdog_s: float) -> None:
         self.clock = VirtualClock(on_timer=self._wake)
+        self.announce = 0
         self.opened: SessionOpened | None = None
         self.closed: SessionClosed | None = None
         self._control = control
@@ -63,6 +69,8 @@ class SimSession:
         self._failed: dict[int, Ticket] = {}
         self._submitted = 0
         self._answered = 0
+        self._server_ns = 0
+        self._announced_ns: deque[int] = deque()
         self._activity = asyncio.Event()
         self._progress: tuple[object, ...] = ()
         self._progress_s = time.monotonic()
@@ -80,6 +88,7 @@ class SimSession:
         )
         self._submitted += 1
         self._in_flight[ticket.seq] = ticket
+        self._announced_ns.append(ticket.arrival_ns)
         self._wake()
         return ticket
 
@@ -114,9 +123,12 @@ class SimSession:
                 await self._wait_for_activity()
                 continue
             granted, until_ns = self._submitted, self.clock.next_timer_ns()
+            await self._announce()
             answer = await self._advance(until_ns, granted)
-            if not _is_heartbeat(answer, until_ns):
-                await self._apply(answer, granted)
+            while _is_heartbeat(answer, until_ns):
+                answer = await self._advance(until_ns, granted)
+            self._server_ns = answer.now_ns
+            await self._apply(answer, granted)
 
     async def open(self) -> None:
         """Open the session: right before the first request or reading of the clock.
@@ -133,7 +145,8 @@ class SimSession:
     def elapsed_s(self) -> float:
         """Virtual seconds since this session was opened."""
         start_ns = self.opened.now_ns if self.opened else 0
-        return (self.clock.now_ns - start_ns) / NS_PER_S
+        now_ns = self._server_ns if self.announce else self.clock.now_ns
+        return (now_ns - start_ns) / NS_PER_S
 
     async def close(self) -> None:
         """End the session on the server, if it was opened."""
@@ -171,11 +184,28 @@ class SimSession:
         """Fire timers and release requests in the order of their times, timers first."""
         for time_ns, tickets in self._ended(answer, granted):
             await self._fire_timers(time_ns)
-            self.clock.move_to(time_ns)
+            self._follow(time_ns)
             await self._release(tickets)
             await settle()
         await self._fire_timers(answer.now_ns)
-        self.clock.move_to(answer.now_ns)
+        self._follow(answer.now_ns)
+
+    def _follow(self, time_ns: int) -> None:
+        """Move the client's clock to the server's, unless it is ahead to announce requests."""
+        if not self.announce or time_ns > self.clock.now_ns:
+            self.clock.move_to(time_ns)
+
+    async def _announce(self) -> None:
+        """Send requests before their time, so that they are on their way while the engine works.
+
+        The grant that follows does not count them yet: the engine waits for none of them.
+        """
+        announced = self._announced_ns
+        while announced and announced[0] <= self._server_ns:
+            announced.popleft()
+        while len(announced) < self.announce and self.clock.next_timer_ns() is not None:
+            self.clock.fire_next()
+            await settle()
 
     async def _fire_timers(self, until_ns: int) -> None:
         while (timer_ns := self.clock.next_timer_ns()) is not None and timer_ns <= until_ns:

@@ -20,13 +20,16 @@ SERVE = "vllm.benchmarks.serve"
 REQUESTS = "vllm.benchmarks.lib.endpoint_request_func"
 READY = "vllm.benchmarks.lib.ready_checker"
 
+ANNOUNCED = 64
+"""Requests of an open loop that are sent ahead of the server's clock."""
+
 
 def run_hooks(run: BenchRun, backend: Backend, sim: SimSession | None, verbose: bool) -> list[Hook]:
     """Every name of vLLM's that is replaced during a run."""
     hooks = [
         Hook(SERVE, "calculate_metrics", _keep_outputs(run)),
         Hook(SERVE, "compute_result_filename", _keep_file_name(run)),
-        Hook(SERVE, "get_request", _note_main_run(backend)),
+        Hook(SERVE, "get_request", _note_main_run(run, backend, sim)),
     ]
     if not verbose:
         hooks.append(Hook(SERVE, "print", _print_but_arguments, shadows_builtin=True))
@@ -64,14 +67,21 @@ def _keep_file_name(run: BenchRun) -> Callable[..., Any]:
     return compute_result_filename
 
 
-def _note_main_run(backend: Backend) -> Callable[..., Any]:
+def _note_main_run(run: BenchRun, backend: Backend, sim: SimSession | None) -> Callable[..., Any]:
     original = vllm_serve.get_request
 
     def get_request(*args: Any, **kwargs: Any) -> Any:
         backend.main_run = True
+        if sim is not None and is_open_loop(run.args):
+            sim.announce = ANNOUNCED
         return original(*args, **kwargs)
 
     return get_request
+
+
+def is_open_loop(args: argparse.Namespace) -> bool:
+    """True where no answer of the server changes when a request is sent, or whether it is."""
+    return args.max_concurrency is None and not args.probe_request_rate
 
 
 def _open_first(sim: SimSession) -> Callable[..., Coroutine[Any, Any, Any]]:

@@ -3,7 +3,9 @@
 Conservative co-simulation. The client owns the arrivals and promises, with each grant, to do
 nothing before a time; the engine owns the work and runs no further than that. Requests of one
 virtual time can come in over the network in any order: they are staged, and handed on sorted by
-(arrival, sequence) when all that the client submitted have come in or been settled.
+(arrival, sequence) when all that the client submitted have come in or been settled. Requests that
+arrive later than the grant reaches may come in before they are due, and are waited for only when
+a grant counts them.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class Gate(Generic[T]):
         self._grant: _Grant | None = None
         self._submitted = 0
         self._resolved: set[int] = set()
+        self._first_missing = 0
         self._ended: list[tuple[int, int]] = []
         self._rejected = False
 
@@ -79,14 +82,14 @@ class Gate(Generic[T]):
         """Stage a request; False where its sequence number is taken (or was settled)."""
         if seq in self._resolved:
             return False
-        self._resolved.add(seq)
+        self._resolve(seq)
         heapq.heappush(self._staged, _Staged(arrival_ns, seq, item))
         return True
 
     def settle(self, seq: int) -> None:
         """The request ended before the engine saw it; nothing waits for it any more."""
         if seq not in self._resolved:
-            self._resolved.add(seq)
+            self._resolve(seq)
             self._end(seq, self._clock.now_ns)
             self._rejected = True
 
@@ -132,7 +135,8 @@ class Gate(Generic[T]):
         grant = self._grant
         # Lazily: a client may announce more requests than could ever be listed.
         missing = islice(
-            (seq for seq in range(self._submitted) if seq not in self._resolved), SHOWN
+            (s for s in range(self._first_missing, self._submitted) if s not in self._resolved),
+            SHOWN,
         )
         wanted = "no grant" if grant is None else f"grant until {grant.until_ns}"
         return (
@@ -147,8 +151,14 @@ class Gate(Generic[T]):
     def _seen(self) -> bool:
         return bool(self._ended) and self._ended[0][0] <= self._clock.now_ns
 
+    def _resolve(self, seq: int) -> None:
+        self._resolved.add(seq)
+        while self._first_missing in self._resolved:
+            self._first_missing += 1
+
     def _waiting_for_requests(self) -> bool:
-        return len(self._resolved) < self._submitted
+        # By number: requests announced for after the grant may have come in before these.
+        return self._first_missing < self._submitted
 
     def _reached_limit(self) -> bool:
         until_ns = self._grant.until_ns if self._grant else None

@@ -198,8 +198,10 @@ class FakeServer:
         return web.json_response(counters)
 
     def _pump(self) -> None:
-        while not self.stuck and self.grant is not None and len(self.resolved) >= self.grant[1]:
-            until_ns = self.grant[0]
+        while not self.stuck and self.grant is not None:
+            until_ns, submitted, _ = self.grant
+            if not self.resolved.issuperset(range(submitted)):
+                return
             if self.rejected or self.ended:
                 self._answer("rejected" if self.rejected else "finished")
             elif until_ns is not None and self.now_ns >= until_ns:

@@ -17,6 +17,7 @@ from vllm.benchmarks import serve as vllm_serve
 from vllm.benchmarks.lib import endpoint_request_func, ready_checker
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+from sendnn_bench.bridge import vllm_hooks
 from sendnn_bench.errors import (
     AllRequestsFailed,
     Interrupted,
@@ -104,6 +105,25 @@ def test_same_seed_same_bytes(server: FakeServer, serve: Serve, load_flags: list
     flags = [*RANDOM, "--random-range-ratio", "0.5", "--num-prompts", "40", *load_flags]
     first, second = (scrubbed(serve(server, *flags)) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("load_flags", [["--request-rate", "3"], ["--max-concurrency", "4"]])
+def test_a_request_costs_one_grant_at_most(
+    server: FakeServer, serve: Serve, load_flags: list[str]
+) -> None:
+    serve(server, *RANDOM, "--num-prompts", "100", *load_flags)
+    assert server.answered <= 100 + 5  # and a few to begin and to end
+
+
+def test_an_open_loop_announced_ahead_gives_what_one_in_step_gives(
+    server: FakeServer, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = [*RANDOM, "--random-range-ratio", "0.5", "--num-prompts", "100", "--request-rate", "1"]
+    ahead, grants_ahead = scrubbed(serve(server, *flags)), server.answered
+    monkeypatch.setattr(vllm_hooks, "ANNOUNCED", 0)
+    assert scrubbed(serve(server, *flags)) == ahead
+    assert grants_ahead <= 105
+    assert server.answered > 150
 
 
 def test_warm_ups_ready_check_and_probes_are_no_rows(server: FakeServer, serve: Serve) -> None:

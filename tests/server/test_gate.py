@@ -188,6 +188,19 @@ def test_describe_names_who_is_missing(bench: Bench) -> None:
     assert "grant until 900" in bench.gate.describe()
 
 
+def test_requests_beyond_the_grant_come_early_and_stand_for_no_other(bench: Bench) -> None:
+    bench.gate.receive(1, 500, "later")
+    bench.grant(500, 1)
+    assert not bench.gate.open  # number 0 is what the grant waits for
+    bench.gate.receive(0, 0, "now")
+    assert bench.gate.turn(idle=True) == ["now"]
+    bench.clock.charge(600)
+    assert bench.gate.turn(idle=False) == []
+    assert bench.answers[-1].reason == "until"
+    bench.grant(None, 2)
+    assert bench.gate.turn(idle=False) == ["later"]
+
+
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=20), st.randoms())
 def test_any_network_order_gives_the_same_admissions(arrivals: list[int], random) -> None:
     """Each request runs 100 ns alone; the order and times of admission depend on arrivals only."""
