@@ -59,7 +59,8 @@ def add_request(original: Method, core: Any, request: Any, request_wave: int = 0
     except ValueError as error:
         refuse(core, request, str(error))
         return
-    if sim.arrive(name, request.num_prompt_tokens, fields, (request, request_wave)):
+    item, stamp_s = (request, request_wave), request.arrival_time
+    if sim.arrive(name, request.num_prompt_tokens, fields, item, stamp_s):
         if sim.virtual:
             logger.warning_once(
                 "A request came without a simulation session. It is served at once, as on a free "

@@ -60,8 +60,11 @@ class VirtualClock:
         """Back to zero, for a new session."""
         self.now_ns = 0
 
-    def arrival_ns(self) -> int:
-        """Time at which a request that comes in now has arrived."""
+    def arrival_ns(self, stamp_s: float | None = None) -> int:
+        """Time at which a request has arrived that the engine hears of now.
+
+        ``stamp_s`` is the API server's own stamp of it, as of `time.time`.
+        """
         return self.now_ns
 
     def begin_step(self) -> int:
@@ -102,11 +105,13 @@ class PacedClock(VirtualClock):
         speed: float,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
+        epoch_s: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
         self._speed = speed
         self._monotonic_ns = monotonic_ns
         self._sleep = sleep
+        self._epoch_s = epoch_s
         self._origin_ns = monotonic_ns()
         self._busy = False
         self._pace = Pace()
@@ -127,9 +132,16 @@ class PacedClock(VirtualClock):
     def _wall_ns(self) -> int:
         return int((self._monotonic_ns() - self._origin_ns) * self._speed)
 
-    def arrival_ns(self) -> int:
-        """Wall time since the origin, on the paced scale."""
-        return self._wall_ns()
+    def arrival_ns(self, stamp_s: float | None = None) -> int:
+        """Wall time since the origin, on the paced scale.
+
+        The engine hears of a request between two steps, so the stamp tells how long ago it came.
+        """
+        wall_ns = self._wall_ns()
+        if stamp_s is None:
+            return wall_ns
+        age_ns = max(self._epoch_s() - stamp_s, 0.0) * NS_PER_S
+        return max(wall_ns - int(age_ns * self._speed), 0)
 
     def begin_step(self) -> int:
         """The end of the step before, or the present after idling."""

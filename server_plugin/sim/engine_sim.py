@@ -157,15 +157,24 @@ class EngineSim(Generic[T]):
 
     # Requests
 
-    def arrive(self, request_id: str, prompt_tokens: int, fields: SimFields, item: T) -> bool:
+    def arrive(
+        self,
+        request_id: str,
+        prompt_tokens: int,
+        fields: SimFields,
+        item: T,
+        stamp_s: float | None = None,
+    ) -> bool:
         """A request came in. True: admit it now; False: it is staged, or refused.
+
+        ``stamp_s``: see `VirtualClock.arrival_ns`.
 
         A refused one (its session is gone, or its sequence number is taken) has no record.
         """
         staged = fields.session is not None
         record = RequestRecord(
             request_id=request_id,
-            arrival_ns=fields.arrival_ns if staged else self.clock.arrival_ns(),
+            arrival_ns=fields.arrival_ns if staged else self.clock.arrival_ns(stamp_s),
             arrival_step=self.recorder.steps,
             prompt_tokens=prompt_tokens,
             injected_output_tokens=fields.output_tokens,

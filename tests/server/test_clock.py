@@ -74,6 +74,19 @@ def test_after_idling_a_step_starts_at_the_present() -> None:
     assert clock.begin_step() == 1_100 * MS
 
 
+def test_a_request_arrives_when_it_came_not_when_the_step_that_it_met_has_ended() -> None:
+    wall = Wall()
+    clock = PacedClock(2, wall.monotonic_ns, wall.sleep, lambda: 1e9 + wall.now_ns / 1e9)
+    clock.begin_step()
+    wall.now_ns += 10 * MS
+    stamp_s = 1e9 + wall.now_ns / 1e9
+    clock.charge(100 * MS)
+    assert clock.arrival_ns() == 100 * MS
+    assert clock.arrival_ns(stamp_s) == pytest.approx(20 * MS, abs=1000)
+    assert clock.arrival_ns(stamp_s + 1) == 100 * MS, "never in the future"
+    assert clock.arrival_ns(stamp_s - 1) == 0, "never before the origin"
+
+
 def test_reset_goes_back_to_zero() -> None:
     clock, wall = paced(1)
     clock.begin_step()
