@@ -91,6 +91,10 @@ class ClientWorker:
             os.killpg(process.pid, signal.SIGINT)
             code = self._answer(SAVE_LIMIT_S)
             raise Interrupted(f"interrupted; the run ended with exit code {code}.") from error
+        except BaseException:
+            # Its answer would be taken for that of the next run.
+            _kill_group(process.pid)
+            raise
 
     def _answer(self, limit_s: float) -> int:
         """The next exit code, waited for no longer than ``limit_s``."""
@@ -99,7 +103,6 @@ class ClientWorker:
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             if not selector.select(limit_s):
-                _kill_group(process.pid)
                 raise BenchError(f"a run did not end within {limit_s:g} s and was stopped.")
         line = stream.readline()
         if not line:
