@@ -1,4 +1,5 @@
-"""Write the reference pages that come from the code: docs/{cli,settings,exit-codes,metrics}.md.
+"""Write the reference pages that come from the code: docs/{cli,settings,exit-codes,metrics,
+hooks}.md.
 
 python scripts/make_docs.py [DIRECTORY]
 """
@@ -18,7 +19,7 @@ from sendnn_bench import errors, launch_flags
 from sendnn_bench.bridge import options
 from sendnn_bench.cli import PASS_THROUGH, app
 from sendnn_bench.report import describe
-from server_plugin import settings
+from server_plugin import hooks, settings
 
 DEFAULT_DIRECTORY = Path(__file__).parents[1] / "docs"
 MADE = "<!-- Made by `make docs`; edit the code it comes from. -->\n"
@@ -139,11 +140,38 @@ that name comes first on PATH (`sendnn-bench doctor` tells).
 """ + "\n".join(sections)
 
 
+def hook_rows(hooks_: tuple[hooks.Hook, ...]) -> list[tuple[str, ...]]:
+    """Where a name is, where newer versions have it, and what it is needed for."""
+    later = [f"; later `{hook.later}`" if hook.later else "" for hook in hooks_]
+    return [(f"`{hook.place}`{more}", hook.why) for hook, more in zip(hooks_, later, strict=True)]
+
+
+def hooks_page() -> str:
+    """Every name of vLLM and sendnn-inference that the plugin touches."""
+    targets = (
+        ("Both targets", hooks.COMMON),
+        ("Target spyre", hooks.SPYRE),
+        ("Target stock", hooks.STOCK),
+    )
+    return f"""\
+{MADE}
+# Hooks
+
+What the plugin replaces or relies on in vLLM and sendnn-inference. Every row is checked when a
+simulated server starts; `sendnn-bench doctor --hooks` checks without one. Versions taken:
+{hooks.supported()}.
+
+""" + "\n".join(
+        f"## {title}\n\n{table(('name', 'use'), hook_rows(rows))}" for title, rows in targets
+    )
+
+
 PAGES = {
     "settings.md": settings_page,
     "exit-codes.md": exit_codes_page,
     "cli.md": cli_page,
     "metrics.md": describe.render_markdown,
+    "hooks.md": hooks_page,
 }
 
 
