@@ -7,8 +7,11 @@ becomes the server, so that its signals and its exit code are the server's.
 
 from __future__ import annotations
 
+import argparse
+import errno
 import os
 import shlex
+import socket
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -29,7 +32,7 @@ def run_sim_server(argv: list[str]) -> None:
 
     Raises:
         UsageError: a value of ours is wrong, no model is named, the target is not installed, or
-            the user's VLLM_PLUGINS hides the simulator.
+            the user's VLLM_PLUGINS hides the simulator, or the port is taken.
     """
     own, passed = split_flags(argv)
     if {"-h", "--help"} & set(passed):
@@ -39,6 +42,7 @@ def run_sim_server(argv: list[str]) -> None:
         raise UsageError("vllm is not installed for this Python. Install it, or run `make demo`.")
     environ = environment(own, os.environ, spyre_installed=find_spec(SPYRE_PLUGIN) is not None)
     environ, arguments = place_model(environ, passed)
+    check_address(passed)
     become([sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", *arguments], environ)
 
 
@@ -147,6 +151,41 @@ def named_model(passed: list[str]) -> tuple[int, str]:
 
 def _given(passed: list[str], flag: str) -> bool:
     return any(argument == flag or argument.startswith(flag + "=") for argument in passed)
+
+
+def check_address(passed: list[str]) -> None:
+    """Find a port that is taken now: vLLM would share it with another vLLM without a word.
+
+    Raises:
+        UsageError: another program listens there.
+    """
+    place = address(passed)
+    if place is None:
+        return
+    host, port = place
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # vLLM's own message tells the rest
+                raise UsageError(
+                    f"port {port} is taken by another program; choose another --port."
+                ) from error
+
+
+def address(passed: list[str]) -> tuple[str, int] | None:
+    """Host and port of the server to come; None where they are not known here."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for flag in ("--host", "--port", "--uds", "--config"):
+        parser.add_argument(flag)
+    try:
+        known, _ = parser.parse_known_args(passed)
+        port = int(known.port or 8000)
+    except (argparse.ArgumentError, ValueError):
+        return None  # vLLM tells what is wrong with them
+    unknown = known.uds is not None or (known.config is not None and known.port is None)
+    return None if unknown or port == 0 else (known.host or "", port)
 
 
 def become(command: list[str], environ: dict[str, str]) -> NoReturn:

@@ -17,9 +17,9 @@ import pytest
 from tests.e2e.conftest import SPYRE_ARGS, SPYRE_ENV, Server, free_port, start_server
 from tests.e2e.process import LONG, read_until, serve_process
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-BOUND_S = 60
+BOUND_S = 120
 
 FATAL_STEP = 400
 
@@ -140,6 +140,12 @@ def check_end(scene: Scene, code: int) -> str:
     return out
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="engine process killed",
+    what="the server ends; what was measured is in `*.partial.json`",
+    exit_code=3,
+)
 def test_a_killed_engine(killed: Scene) -> None:
     # 3 where the server's connections end first, and where one of its routes answers with 500.
     check_end(killed, 3)
@@ -147,6 +153,12 @@ def test_a_killed_engine(killed: Scene) -> None:
     assert not (killed.directory / "r.reproducer.json").exists()
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="server restarted between two runs",
+    what="the same command gives the same result",
+    exit_code=0,
+)
 def test_a_server_restarted_between_runs(killed: Scene, broken: Scene) -> None:
     """The same command, at the same address, gives the same result."""
     first, second = (dict(scene.short) for scene in (killed, broken))
@@ -157,6 +169,15 @@ def test_a_server_restarted_between_runs(killed: Scene, broken: Scene) -> None:
     assert first == second
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="exception or assertion of the engine in a step",
+    what=(
+        "the run ends with the engine's message; `*.reproducer.json` holds its traceback,"
+        " its state and every request as it was sent"
+    ),
+    exit_code=7,
+)
 def test_an_assertion_of_the_scheduler(broken: Scene) -> None:
     out = check_end(broken, 7)
     reproducer = broken.directory / "r.reproducer.json"
@@ -183,6 +204,12 @@ def test_an_assertion_of_the_scheduler(broken: Scene) -> None:
     assert data["server"]["settings"]["SENDNN_INFERENCE_SIM_DECODE_MS"] == 50
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="`serve --replay` of such a file",
+    what="the same message after the same step, at the same nanosecond",
+    exit_code=7,
+)
 def test_a_reproducer_is_replayed_to_the_same_step(
     broken: Scene, port: int, tmp_path: Path
 ) -> None:

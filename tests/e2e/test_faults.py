@@ -58,6 +58,11 @@ async def finish(current: Session, tasks: list[asyncio.Task[Reply]], submitted: 
 # Requests that cannot be right
 
 
+@pytest.mark.fault(
+    section="requests",
+    fault="sequence number used twice",
+    what="the second gets 400",
+)
 def test_a_sequence_number_is_used_once(spyre_server: Server) -> None:
     async def scenario() -> list[Reply]:
         async with session(spyre_server.url) as current:
@@ -72,6 +77,11 @@ def test_a_sequence_number_is_used_once(spyre_server: Server) -> None:
     assert "sequence number 0 was used before" in refused.text
 
 
+@pytest.mark.fault(
+    section="requests",
+    fault="equal `X-Request-Id`",
+    what="two requests",
+)
 def test_equal_request_ids_are_two_requests(spyre_server: Server) -> None:
     async def scenario() -> list[Reply]:
         async with session(spyre_server.url) as current:
@@ -102,6 +112,14 @@ def test_equal_request_ids_are_two_requests(spyre_server: Server) -> None:
         ({"vllm_xargs": {protocol.XARG_SESSION: "x" * 1000}}, protocol.XARG_SESSION),
     ],
 )
+@pytest.mark.fault(
+    section="requests",
+    fault=(
+        "prompt empty, or longer than the context; output beyond it or negative; `n` > 1;"
+        " several prompts; wrong simulation fields"
+    ),
+    what="400 that names the field; the client settles the request and no grant waits for it",
+)
 def test_a_request_that_cannot_be_right_gets_400_and_can_be_settled(
     spyre_server: Server, body: dict[str, Any], told: str
 ) -> None:
@@ -128,6 +146,14 @@ def test_a_request_that_cannot_be_right_gets_400_and_can_be_settled(
 
 
 @pytest.mark.parametrize("asked", [64, 96])
+@pytest.mark.fault(
+    section="requests",
+    fault="prompt and output at the limit of the context",
+    what=(
+        "served; upstream pads the prompt to whole blocks of 64 tokens and cuts the "
+        "output where both together reach the context"
+    ),
+)
 def test_a_prompt_at_the_limit_is_served(spyre_server: Server, asked: int) -> None:
     """Upstream pads 4,000 prompt tokens to 4,032, and cuts the output at 4,096 in all."""
     (reply,) = run(spyre_server.url, [Ask(0, 4000, asked)])
@@ -135,6 +161,11 @@ def test_a_prompt_at_the_limit_is_served(spyre_server: Server, asked: int) -> No
     assert reply.record["num_chunked_prefills"] == 8
 
 
+@pytest.mark.fault(
+    section="requests",
+    fault="output of 0 tokens",
+    what="400",
+)
 def test_zero_output_is_answered_at_once(spyre_server: Server) -> None:
     async def scenario() -> tuple[Reply, dict[str, Any]]:
         async with session(spyre_server.url) as current:
@@ -151,6 +182,11 @@ def test_zero_output_is_answered_at_once(spyre_server: Server) -> None:
 # Times that are extreme
 
 
+@pytest.mark.fault(
+    section="requests",
+    fault="arrival at 10^17 ns, far beyond 2^31 ms",
+    what="exact to the nanosecond",
+)
 def test_a_clock_far_beyond_2_to_the_31_seconds(spyre_server: Server) -> None:
     late = 10**17
     early, reply = run(spyre_server.url, [Ask(0, 100, 2), Ask(late, 100, 3, token=1001)])
@@ -159,6 +195,11 @@ def test_a_clock_far_beyond_2_to_the_31_seconds(spyre_server: Server) -> None:
     assert reply.record["queued_time_s"] == 0
 
 
+@pytest.mark.fault(
+    section="requests",
+    fault="steps that cost 0 ms",
+    what="the run ends",
+)
 def test_steps_of_no_time_end() -> None:
     core = FakeCore(prefill_ms=0, decode_ms=0)
     core.call("sim_begin", "s", False)
@@ -193,14 +234,28 @@ async def until(server: Server, http: aiohttp.ClientSession, text: str) -> None:
     raise AssertionError(f"never {text!r}: {state}")
 
 
+async def steps_of(server: Server, http: aiohttp.ClientSession) -> int:
+    """Steps that the engine has run."""
+    async with http.get(server.url + "/sim/status") as response:
+        return int((await response.json())["steps"])
+
+
 @pytest.mark.parametrize("cut", ["before the work", "during the work"])
+@pytest.mark.fault(
+    section="client",
+    fault="connection cut between grant and answer",
+    what="the client asks once more and gets the answer that it missed",
+    exit_code=0,
+)
 def test_a_connection_cut_between_grant_and_answer(spyre_server: Server, cut: str) -> None:
     """The client asks again over a new connection and gets the answer it missed."""
 
     async def scenario() -> tuple[Reply, dict[str, Any]]:
         async with session(spyre_server.url) as current:
             path = current.path.removeprefix(spyre_server.url) + "/advance"
-            writer = await raw_call(spyre_server, path, {"until_ns": None, "submitted": 1})
+            writer = await raw_call(
+                spyre_server, path, {"grant": 1, "until_ns": None, "submitted": 1}
+            )
             await until(spyre_server, current.http, "grant until None")
             if cut == "before the work":
                 writer.transport.abort()
@@ -216,6 +271,65 @@ def test_a_connection_cut_between_grant_and_answer(spyre_server: Server, cut: st
     assert (answer["now_ns"], answer["reason"], answer["finished"]) == (200 * MS, "finished", [0])
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="answer lost after the grant was executed",
+    what="the same number gets the same answer; nothing is executed twice",
+    exit_code=0,
+)
+def test_an_answer_that_was_lost_after_its_grant_was_executed(spyre_server: Server) -> None:
+    """The answer was on its way when the connection broke: the client asks by the same number."""
+
+    async def scenario() -> tuple[Reply, dict[str, Any], dict[str, Any], list[int]]:
+        async with session(spyre_server.url) as current:
+            path = current.path.removeprefix(spyre_server.url) + "/advance"
+            grant = {"grant": 1, "until_ns": 150 * MS, "submitted": 1}
+            asked = asyncio.create_task(current.ask(0, Ask(0, 100, 5)))
+            writer = await raw_call(spyre_server, path, grant)
+            await until(spyre_server, current.http, f'"now_ns":{150 * MS}')
+            await until(spyre_server, current.http, "no grant")
+            writer.transport.abort()
+            steps = [await steps_of(spyre_server, current.http)]
+            again = await current.advance_as(1, 150 * MS, 1)
+            steps.append(await steps_of(spyre_server, current.http))
+            last = await current.advance(None, 1)
+            return await asked, again, last, steps
+
+    reply, again, last, steps = bounded(scenario())
+    assert (again["now_ns"], again["reason"], again["finished"]) == (150 * MS, "until", [])
+    assert steps == [2, 2], "a repeat of the grant is not executed"
+    assert (last["now_ns"], last["finished"]) == (300 * MS, [0])
+    assert reply.record["token_times_ns"] == [t * MS for t in (100, 150, 200, 250, 300)]
+
+
+@pytest.mark.fault(
+    section="requests",
+    fault="time limit of the client passed",
+    what="the server drops the request; the others' times do not change",
+)
+def test_a_request_that_runs_into_its_time_limit(spyre_server: Server) -> None:
+    """No step is granted while the time limit of request 1 passes, on any machine."""
+
+    async def scenario() -> tuple[Reply, list[dict[str, Any]]]:
+        async with session(spyre_server.url) as current:
+            kept = asyncio.create_task(current.ask(0, Ask(0, 100, 3)))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(current.ask(1, Ask(0, 100, 400, token=1001)), 3)
+            async with current.http.post(current.path + "/settle", json={"seq": 1}) as response:
+                assert response.status == 200
+            answers = await current.run_to_end(2)
+            return await kept, answers
+
+    kept, answers = bounded(scenario())
+    assert kept.record["token_times_ns"] == [100 * MS, 150 * MS, 200 * MS]
+    assert sorted(seq for answer in answers for seq in answer["finished"]) == [0, 1]
+
+
+@pytest.mark.fault(
+    section="requests",
+    fault="given up by the client in mid-run",
+    what="the others' times do not change",
+)
 def test_a_request_given_up_in_mid_run_leaves_the_others_alone(spyre_server: Server) -> None:
     """Requests 0 and 1 decode from 200 ms on; request 1 is given up at 300 ms."""
 
@@ -238,6 +352,15 @@ def test_a_request_given_up_in_mid_run_leaves_the_others_alone(spyre_server: Ser
 # The client
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="client stopped for longer than that, then continued",
+    what=(
+        "the server says that the session may have expired; what was measured is in "
+        "`*.partial.json`"
+    ),
+    exit_code=6,
+)
 def test_a_client_stopped_for_longer_than_its_session_lives(
     spyre_server: Server, tmp_path: Path
 ) -> None:
@@ -289,6 +412,15 @@ def files_no_larger_than(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.fault(
+    section="files",
+    fault="disk full while the result is saved",
+    what=(
+        "the report was printed before; a result of an earlier run stays whole; no "
+        "temporary file is left"
+    ),
+    exit_code=5,
+)
 def test_a_disk_that_fills_up_leaves_the_old_result_whole(
     serve: Serve, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -303,12 +435,24 @@ def test_a_disk_that_fills_up_leaves_the_old_result_whole(
     assert "SenDNN Metrics" in capfd.readouterr().out
 
 
+@pytest.mark.fault(
+    section="files",
+    fault="disk full with `--append-result`",
+    what="one line with the system's reason",
+    exit_code=5,
+)
 def test_appending_to_a_full_disk(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "r.json").symlink_to("/dev/full")
     with pytest.raises(ResultError, match="No space left"):
         serve("--append-result", "--result-dir", str(tmp_path), "--result-filename", "r.json")
 
 
+@pytest.mark.fault(
+    section="files",
+    fault="result directory cannot be made",
+    what="told before the run",
+    exit_code=2,
+)
 def test_a_result_directory_that_cannot_be_made_is_told_before_the_run(
     serve: Serve, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -318,6 +462,12 @@ def test_a_result_directory_that_cannot_be_made_is_told_before_the_run(
     assert "Serving Benchmark Result" not in capfd.readouterr().out
 
 
+@pytest.mark.fault(
+    section="files",
+    fault="result exists",
+    what="replaced, in one step",
+    exit_code=0,
+)
 def test_a_result_that_exists_is_replaced(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text("not even JSON")
     serve("--result-dir", str(tmp_path), "--result-filename", "r.json")

@@ -98,6 +98,11 @@ async def until_in_flight(http: aiohttp.ClientSession, server: Server, count: in
     raise AssertionError(f"never {count} requests in flight")
 
 
+@pytest.mark.fault(
+    section="requests",
+    fault="given up by the client before a run",
+    what="that run's times do not change",
+)
 def test_an_aborted_request_leaves_the_same_run_behind(
     spyre_server: Server, lean_server: Server
 ) -> None:
@@ -136,6 +141,14 @@ async def until_free(server: Server) -> None:
     raise AssertionError("the session never ended")
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="client killed (-9) in mid-run",
+    what=(
+        "its session ends after `SENDNN_INFERENCE_SIM_SESSION_EXPIRY_S` of silence; the "
+        "next run is exact"
+    ),
+)
 def test_a_killed_client_leaves_the_server_usable(lean_server: Server, tmp_path: Path) -> None:
     """The session of a client that died ends after 5 s of silence on this server."""
     process = serve_process(lean_server, tmp_path, *LONG)
@@ -148,6 +161,12 @@ def test_a_killed_client_leaves_the_server_usable(lean_server: Server, tmp_path:
     assert reply.record["token_times_ns"] == [100 * MS, 150 * MS, 200 * MS]
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="server killed",
+    what="what was measured is in `*.partial.json`",
+    exit_code=3,
+)
 def test_a_killed_server_ends_the_run_with_what_was_measured(
     lean_server: Server, tmp_path: Path
 ) -> None:

@@ -219,6 +219,11 @@ def test_injected_lengths_come_from_the_data_set(bench: Bench, tmp_path: Path) -
     assert result["spyre_injected_output_source"] == ["dataset"] * 3
 
 
+@pytest.mark.fault(
+    section="requests",
+    fault="too long a prompt among others",
+    what="it alone fails",
+)
 def test_a_prompt_longer_than_the_context_fails_alone(bench: Bench, tmp_path: Path) -> None:
     lines = [{"prompt": "a story " * n, "output_tokens": 4} for n in (10, 3000, 20)]
     data = tmp_path / "data.jsonl"
@@ -234,11 +239,23 @@ def test_a_prompt_longer_than_the_context_fails_alone(bench: Bench, tmp_path: Pa
     assert result["spyre_queued_time_s"][1] is None
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="another model than the served one",
+    what="every request fails, which is told by kind",
+    exit_code=4,
+)
 def test_a_wrong_model_name_fails_all_requests(bench: Bench) -> None:
     with pytest.raises(AllRequestsFailed, match="does not exist"):
         bench("--served-model-name", "nobody", "--num-prompts", "3")
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="no server",
+    what="told at once, unless `--ready-check-timeout-sec` says to wait",
+    exit_code=3,
+)
 def test_a_server_that_is_not_there(bench: Bench) -> None:
     began = time.monotonic()
     with pytest.raises(ServerUnreachable, match="no server answers"):
@@ -246,6 +263,12 @@ def test_a_server_that_is_not_there(bench: Bench) -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="two clients at once",
+    what="the second is told that another holds the session",
+    exit_code=6,
+)
 def test_two_clients_at_once(bench: Bench, spyre_server: Server) -> None:
     import asyncio
 
@@ -259,6 +282,12 @@ def test_two_clients_at_once(bench: Bench, spyre_server: Server) -> None:
     asyncio.run(hold())
 
 
+@pytest.mark.fault(
+    section="client",
+    fault="Ctrl-C",
+    what="what was measured is in `*.partial.json`",
+    exit_code=130,
+)
 def test_ctrl_c_keeps_what_was_measured(spyre_server: Server, tmp_path: Path) -> None:
     process = serve_process(spyre_server, tmp_path, *LONG)
     read_until(process, "Maximum request concurrency")

@@ -289,6 +289,11 @@ def test_an_answer_that_is_not_streamed_carries_the_record_too(spyre_server: Ser
     assert answer["kv_transfer_params"] is None
 
 
+@pytest.mark.fault(
+    section="requests",
+    fault="session unknown or expired",
+    what="400",
+)
 def test_a_request_of_a_session_that_is_gone_gets_a_clear_400(spyre_server: Server) -> None:
     async def scenario() -> Reply:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:

@@ -1,5 +1,8 @@
 """The launcher's translation from a command line to the server's arguments and environment."""
 
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,6 +118,41 @@ def test_an_allow_list_that_fits_is_kept():
 def test_what_cannot_be_right_is_refused_at_once(argv, message):
     with pytest.raises(UsageError, match=message):
         plan(*argv)
+
+
+@pytest.mark.fault(
+    section="client",
+    fault="the port of `sim-server` is taken",
+    what="one line, before vLLM is loaded",
+    exit_code=2,
+)
+def test_a_port_that_is_taken_is_told_in_one_line():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        command = [sys.executable, "-m", "sendnn_bench", "sim-server", BUILTIN, "--port", port]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"sendnn-bench: port {port} is taken by another program; choose another")
+
+
+@pytest.mark.parametrize(
+    ("argv", "address"),
+    [
+        ([], ("", 8000)),
+        (["--port", "81", "--host=::1"], ("::1", 81)),
+        (["--port=0"], None),
+        (["--port", "none"], None),
+        (["--uds", "/tmp/s"], None),
+        (["--config", "c.yaml"], None),
+        (["--config", "c.yaml", "--port", "82"], ("", 82)),
+    ],
+)
+def test_the_address_that_must_be_free(argv, address):
+    assert launch.address([BUILTIN, *argv]) == address
 
 
 def test_spyre_without_its_package_is_refused():

@@ -204,6 +204,11 @@ def check_status(call: Call, response: httpx.Response) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.fault(
+    section="routes",
+    fault="6,000 calls that do not know the session's name",
+    what="the running session is left as it was",
+)
 def test_strangers_leave_a_running_session_alone(make_world: Callable[..., World]) -> None:
     """6,000 calls that do not know the session's name, while it is halfway through its run."""
     world = make_world()
@@ -233,6 +238,11 @@ def test_strangers_leave_a_running_session_alone(make_world: Callable[..., World
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.fault(
+    section="routes",
+    fault="6,000 wrong calls of a client that holds the session",
+    what="its own session suffers; the next run is exact",
+)
 def test_a_broken_client_harms_only_its_own_session(make_world: Callable[..., World]) -> None:
     """6,000 calls by clients that hold the session, then a clean run."""
     world = make_world()
@@ -261,6 +271,11 @@ def test_a_broken_client_harms_only_its_own_session(make_world: Callable[..., Wo
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.fault(
+    section="routes",
+    fault="1,000 calls with a wrong key or none",
+    what="401 before anything is read",
+)
 def test_without_the_key_every_route_is_closed(make_world: Callable[..., World]) -> None:
     """1,000 calls with wrong keys or none. What no route answers to is 404 or 405 as ever."""
     world = make_world(KEY)
@@ -343,6 +358,11 @@ def test_two_grants_at_once_get_one_answer(
     assert first.json()["finished"] == [0]
 
 
+@pytest.mark.fault(
+    section="routes",
+    fault="grant repeated, or out of turn",
+    what="the same answer; 409",
+)
 def test_a_grant_is_executed_once_and_in_turn(make_world: Callable[..., World]) -> None:
     """The window in which a client may lose an answer: after the work, before it has read it."""
     world = make_world()
