@@ -91,6 +91,10 @@ def _check(words: Sequence[str]) -> Iterator[str]:
 def _sendnn_bench(words: Sequence[str]) -> Iterator[str]:
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
+    if words and words[0].startswith("-"):
+        own = frozenset(flag for parameter in group.params for flag in parameter.opts)
+        yield from _unknown_flags(words, own)
+        return
     if not words or words[0] not in group.commands:
         yield "no such command of sendnn-bench"
         return

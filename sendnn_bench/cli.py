@@ -221,7 +221,7 @@ def compare(
 def main() -> None:
     """Entry point of the script; shows every expected error as one message and its exit code."""
     try:
-        app(standalone_mode=True)
+        app(standalone_mode=True, prog_name="sendnn-bench")
     except BenchError as error:
         # Plain write: rich would read `[/v1/models]` in a message as markup.
         sys.stderr.write(f"sendnn-bench: {error}\n")

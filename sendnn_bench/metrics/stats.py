@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from sendnn_bench.metrics.spec import Metric, Per, Record, Unit
 
 
@@ -44,6 +42,8 @@ def summarise(values: Sequence[float], percentiles: Sequence[float]) -> Summary 
     """
     if not values:
         return None
+    import numpy as np  # slow to import, and not needed to describe metrics
+
     array = np.asarray(values, dtype=np.float64)
     return Summary(
         mean=float(array.mean()),
