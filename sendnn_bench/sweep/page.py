@@ -95,7 +95,7 @@ def _pareto(summary: Summary, analysis: Analysis) -> Any:
             y=[row.numbers["user_throughput"] for row in front],
             mode="lines",
             name="Pareto front",
-            line={"color": "#888", "width": 2, "shape": "hv"},
+            line={"color": "#888", "width": 2, "shape": "vh"},
             hoverinfo="skip",
         )
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -67,9 +67,20 @@ def notes(summary: Summary, analysis: Analysis) -> list[str]:
     ]
     if found:
         found.insert(0, f"In time means: {describe(summary.slo)}.")
-    told = Counter(note for row in summary.rows for note in row.findings)
-    total = len(summary.rows)
-    return [*found, *(f"{note} ({count} of {total} points)" for note, count in told.items())]
+    return [*found, *_findings(summary.rows)]
+
+
+def _findings(rows: Sequence[Row]) -> list[str]:
+    """Each kind of finding once, with the first point that has it; kinds differ in their words."""
+    kinds: dict[str, list[tuple[Row, str]]] = {}
+    for row in rows:
+        for text in row.findings:
+            kinds.setdefault(re.sub(r"[\d.,]+", "#", text), []).append((row, text))
+    told = []
+    for (first, text), *others in kinds.values():
+        more = f", and at {len(others)} other points the like" if others else ""
+        told.append(f"At {first.label}{more}: {text}")
+    return told
 
 
 def render(summary: Summary, analysis: Analysis) -> str:

@@ -45,7 +45,8 @@ def failed(found: Row, message: str) -> Row:
 def summary(size: str = "8", message: str = "no\nmore", model: str = "m") -> Summary:
     rows = [row(rate, size, ttft) for rate, ttft in ((1, 100), (2, 110), (3, 130), (4, 2000))]
     rows += [failed(row(5, size, 1), message), replace(row(6, size, 1), status="open", numbers={})]
-    rows[0] = replace(rows[0], findings=(f"few requests {size}",))
+    rows[0] = replace(rows[0], findings=(f"30 requests are few {size}",))
+    rows[1] = replace(rows[1], findings=(f"60 requests are few {size}",))
     return Summary(model, SLO, tuple(rows))
 
 
@@ -105,7 +106,8 @@ def test_the_table() -> None:
     assert lines[5].endswith("failed (4): no")
     assert lines[6].endswith("not run")
     assert "In time means: TTFT at most 500 ms." in lines
-    assert "few requests 8 (1 of 6 points)" in lines
+    told = "At max-num-seqs=8 request-rate=1, and at 1 other points the like: 30 requests are few 8"
+    assert told in lines
 
 
 def test_the_csv_leaves_empty_what_is_not_known() -> None:
