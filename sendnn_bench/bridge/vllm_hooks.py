@@ -13,6 +13,7 @@ from vllm.benchmarks import serve as vllm_serve
 from sendnn_bench.bridge.backend import Backend
 from sendnn_bench.bridge.bench_run import BenchRun
 from sendnn_bench.bridge.hooks import Hook
+from sendnn_bench.bridge.progress import bar_class
 from sendnn_bench.bridge.session import SimSession
 from sendnn_bench.bridge.virtual_time import VirtualClock, asyncio_stand_in, time_stand_in
 
@@ -34,7 +35,11 @@ def run_hooks(run: BenchRun, backend: Backend, sim: SimSession | None, verbose: 
     if not verbose:
         hooks.append(Hook(SERVE, "print", _print_but_arguments, shadows_builtin=True))
     if sim is not None:
-        hooks += [Hook(SERVE, "benchmark", _open_first(sim)), *_time_hooks(sim.clock)]
+        hooks += [
+            Hook(SERVE, "benchmark", _open_first(sim)),
+            Hook(SERVE, "tqdm", bar_class(sim.elapsed_s)),
+            *_time_hooks(sim.clock),
+        ]
     return hooks
 
 
