@@ -7,7 +7,7 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,7 +20,7 @@ from sendnn_bench.results import write_atomically
 from sendnn_bench.sweep import summary as summaries
 from sendnn_bench.sweep.analysis import analyse
 from sendnn_bench.sweep.grid import Point
-from sendnn_bench.sweep.identity import Surroundings, name_of
+from sendnn_bench.sweep.identity import Surroundings, name_of, server_facts
 from sendnn_bench.sweep.plan import Parts, Plan, command_line_parts, plan_of, read_file
 from sendnn_bench.sweep.progress import Progress
 from sendnn_bench.sweep.run import Start, Sweep, given_server, started_server
@@ -206,7 +206,7 @@ def _server_identity(request: Request) -> Any:
         return None
     words = (*request.plan.points[0].client_flags, "--base-url", request.base_url)
     info = asyncio.run(ask_info(early(words).server, 0))
-    return {"url": request.base_url} if info is None else asdict(info)
+    return {"url": request.base_url} if info is None else server_facts(info)
 
 
 def _report_only(directory: Path, slo: Slo) -> int:

@@ -8,13 +8,16 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sendnn_bench.demo import METRICS_FILE
 from sendnn_bench.errors import ResultError
+from sendnn_bench.own_server import ADDRESS_FLAGS
 from sendnn_bench.packages import Installed
+from sendnn_bench.protocol import ServerInfo
+from sendnn_bench.rerun import groups
 from sendnn_bench.results import load
 from sendnn_bench.sweep.grid import Point
 
@@ -49,6 +52,15 @@ def shaping_variables(environ: Mapping[str, str]) -> dict[str, str]:
         for name in sorted(environ)
         if name.startswith(SHAPING) and name != METRICS_FILE
     }
+
+
+def server_facts(info: ServerInfo) -> dict[str, Any]:
+    """What a server that runs already says of itself, without where it is and where it writes."""
+    flags = [
+        word for name, words in groups(info.flags) if name not in ADDRESS_FLAGS for word in words
+    ]
+    settings = {name: value for name, value in info.settings.items() if name != METRICS_FILE}
+    return {**asdict(info), "flags": flags, "settings": settings}
 
 
 def name_of(point: Point, model: str, around: Surroundings) -> str:

@@ -66,8 +66,10 @@ class Client:
             return self.start().run(argv, log, limit_s)
         except Interrupted:
             raise
-        except BenchError:
+        except BenchError as error:
             self._drop()
+            if isinstance(error.__context__, KeyboardInterrupt):  # it did not end in time
+                raise Interrupted(str(error)) from error
             raise
 
     def _drop(self) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from sendnn_bench.errors import BenchError, Interrupted, ServerUnreachable
 from sendnn_bench.own_server import Words
+from sendnn_bench.protocol import ServerInfo
 from sendnn_bench.sweep import command
 from sendnn_bench.sweep import run as sweep_run
-from sendnn_bench.sweep.identity import Surroundings, inputs, is_complete, name_of
+from sendnn_bench.sweep.identity import Surroundings, inputs, is_complete, name_of, server_facts
 from sendnn_bench.sweep.plan import Parts, Plan, command_line_parts, plan_of
 from sendnn_bench.sweep.run import Server, last_words
 from tests.sweep.results import detailed, write
@@ -225,6 +226,36 @@ def test_report_only_reads_the_results_again(world: World, tmp_path: Path, capsy
     assert command.run_sweep(["--report-only", str(tmp_path), "--goodput", "ttft:500"]) == 0
     assert "Best goodput" in capsys.readouterr().out
     assert json.loads((tmp_path / "sweep.json").read_text())["slo"] == {"ttft": 500}
+
+
+def test_ctrl_c_is_heard_where_the_run_does_not_end(world: World, tmp_path: Path) -> None:
+    def fate(_size: str, _rate: str) -> int:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise BenchError("a run did not end within 10 s and was stopped.")  # noqa: B904
+
+    world.fate = fate
+    with pytest.raises(Interrupted, match="0 of 8 points are done"):
+        sweep(tmp_path)
+
+
+def test_where_a_running_server_is_does_not_matter() -> None:
+    def facts(port: str, size: str) -> dict:
+        return server_facts(
+            ServerInfo(
+                protocol=1,
+                clock="virtual",
+                target="spyre",
+                model="m",
+                cost_model={},
+                versions={},
+                settings={"SENDNN_INFERENCE_SIM_METRICS_FILE": port, "A": "1"},
+                flags=["m", "--port", port, "--max-num-seqs", size],
+            )
+        )
+
+    assert facts("1", "8") == facts("2", "8") != facts("1", "16")
 
 
 def plan(*client: str) -> Plan:
