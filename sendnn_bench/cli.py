@@ -14,6 +14,7 @@ import typer
 
 from sendnn_bench import __version__
 from sendnn_bench.errors import BenchError
+from sendnn_bench.stdout import lost, unwritten
 
 app = typer.Typer(
     name="sendnn-bench",
@@ -208,11 +209,22 @@ def compare(
         int, typer.Option("--bootstrap", min=1, help="Draws for the confidence intervals.")
     ] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of these draws.")] = 0,
+    identical: Annotated[
+        bool,
+        typer.Option(
+            "--identical",
+            help="Only check that all are the same to the last digit but for dates, real times and "
+            "places; exit with 1 and name the first difference where they are not.",
+        ),
+    ] = False,
 ) -> None:
     """Set results beside each other: differences, their confidence, distributions."""
     from sendnn_bench.report.compare import Options
     from sendnn_bench.report.compare_command import run_compare
+    from sendnn_bench.report.identical import run_identical
 
+    if identical:
+        raise typer.Exit(run_identical(results))
     options = Options(tolerance=tolerance / 100, replicates=replicates, seed=seed)
     form = "json" if as_json else as_format
     raise typer.Exit(run_compare(results, options, form, output, fail_over))
@@ -220,9 +232,26 @@ def compare(
 
 def main() -> None:
     """Entry point of the script; shows every expected error as one message and its exit code."""
+    code: int | str | None = 0
     try:
         app(standalone_mode=True, prog_name="sendnn-bench")
+    except SystemExit as ended:
+        code = ended.code
     except BenchError as error:
+        sys.exit(_show(error))
+    except OSError as error:
+        shown = lost(error)
+        if shown is None:
+            raise
+        sys.exit(_show(shown))
+    shown = unwritten()
+    sys.exit(code if shown is None else _show(shown))
+
+
+def _show(error: BenchError) -> int:
+    """One message on stderr, none where it is empty; the exit code."""
+    if str(error):
         # Plain write: rich would read `[/v1/models]` in a message as markup.
         sys.stderr.write(f"sendnn-bench: {error}\n")
-        sys.exit(error.exit_code)
+    unwritten()
+    return error.exit_code

@@ -9,7 +9,8 @@ BenchError                 1  anything below that has no code of its own
 │   ├── SessionBusy           another client holds the server's one simulation session
 │   └── SimStalled            neither side can move: the message says who waits for what
 ├── EngineFailed           7  the simulated engine raised an exception: a finding, with its state
-└── Interrupted          130  Ctrl-C; what was measured is saved
+├── Interrupted          130  Ctrl-C; what was measured is saved
+└── OutputClosed         141  the reader of stdout went away, as `| head` does; nothing is said
 
 A message has up to three parts: what happened, the value that was seen, what to do.
 """
@@ -45,7 +46,7 @@ class AllRequestsFailed(BenchError):
 
 
 class ResultError(BenchError):
-    """A result file cannot be read, understood or written."""
+    """A result file cannot be read, understood or written; stdout cannot be written."""
 
     exit_code = 5
 
@@ -79,3 +80,9 @@ class Interrupted(BenchError):
     """Ctrl-C; what was measured has been saved."""
 
     exit_code = 130
+
+
+class OutputClosed(BenchError):
+    """The reader of stdout went away, as `| head` does; nothing is said."""
+
+    exit_code = 141

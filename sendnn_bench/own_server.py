@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sendnn_bench import models
+from sendnn_bench.command_words import groups
 from sendnn_bench.demo import METRICS_FILE, progress
 from sendnn_bench.errors import UsageError
 from sendnn_bench.launch_flags import FLAGS, split_flags
-from sendnn_bench.rerun import groups
 from sendnn_bench.server_process import ServerProcess, free_port, own_command, running
 
 SERVER_ARGS = "--server-args"

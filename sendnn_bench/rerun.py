@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from sendnn_bench.command_words import groups
 from sendnn_bench.errors import ResultError
 from sendnn_bench.results import load
 
@@ -23,9 +24,6 @@ REPLACED_BY = {
     **{f"--{name}-output-len": ("--output-len",) for name in _OUTPUT_LENGTHS.split()},
 }
 """Earlier flags that would win over a later one of another name."""
-
-Group = tuple[str, list[str]]
-"""A flag's name with hyphens, and its words as they were given."""
 
 
 def command_line(path: Path, further: Sequence[str]) -> list[str]:
@@ -57,26 +55,3 @@ def merge(saved: Sequence[str], further: Sequence[str]) -> list[str]:
         elif name not in dropped:
             words += group
     return [*words, *further]
-
-
-def groups(words: Sequence[str]) -> Iterator[Group]:
-    """Every flag with its values."""
-    name, group = "", list[str]()
-    for word in words:
-        if _is_flag(word):
-            if group:
-                yield name, group
-            name, group = word.partition("=")[0].replace("_", "-"), []
-        group.append(word)
-    if group:
-        yield name, group
-
-
-def _is_flag(word: str) -> bool:
-    if not word.startswith("-"):
-        return False
-    try:
-        float(word)
-    except ValueError:
-        return True
-    return False

@@ -26,6 +26,7 @@ from sendnn_bench.report.compact import print_compact
 from sendnn_bench.report.overview import overview
 from sendnn_bench.reproducer import SUFFIX, Reproducer
 from sendnn_bench.results import Result
+from sendnn_bench.stdout import say
 
 NOISY_LOGGERS = ("torch.utils.cpp_extension",)
 """Loggers that warn, at import, of accelerators that a client does not need."""
@@ -93,8 +94,7 @@ def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
 def _report(run: BenchRun, records: Sequence[Record | None], failed: int, *, section: bool) -> None:
     text = console.render(records, run.percentiles, failed)
     if text and section:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        say(text + "\n")
     elif not text and failed < len(records):
         _say(
             "The server sent no SenDNN metrics. A sendnn-inference server sends them when it runs "
@@ -102,8 +102,7 @@ def _report(run: BenchRun, records: Sequence[Record | None], failed: int, *, sec
         )
     host = console.render_host(run.closed.host if run.closed else {})
     if host and section:
-        sys.stdout.write(host + "\n")
-        sys.stdout.flush()
+        say(host + "\n")
     if run.virtual and run.wall_s > 0:
         _say(
             f"Simulated {run.virtual_s:.2f} s of virtual time in {run.wall_s:.2f} s of wall time "

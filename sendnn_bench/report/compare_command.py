@@ -36,6 +36,16 @@ RENDERERS: dict[str, Renderer] = {
 SUFFIXES = {".json": "json", ".md": "md", ".html": "html", ".htm": "html"}
 
 
+def check_count(paths: Sequence[Path]) -> None:
+    """There has to be something to compare.
+
+    Raises:
+        UsageError: fewer than two results.
+    """
+    if len(paths) < 2:
+        raise UsageError("compare needs at least two results: sendnn-bench compare A.json B.json")
+
+
 def run_compare(
     paths: Sequence[Path],
     options: Options,
@@ -49,8 +59,7 @@ def run_compare(
         ResultError: a file cannot be read or written.
         UsageError: fewer than two results, or a page without a file to go to.
     """
-    if len(paths) < 2:
-        raise UsageError("compare needs at least two results: sendnn-bench compare A.json B.json")
+    check_count(paths)
     form = form or (SUFFIXES.get(output.suffix.lower(), "table") if output else "table")
     if form == "html" and output is None:
         raise UsageError("--format html needs a file to write: -o FILE.html")

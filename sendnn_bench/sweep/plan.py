@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sendnn_bench import own_server
+from sendnn_bench.command_words import groups
 from sendnn_bench.errors import UsageError
-from sendnn_bench.rerun import groups, merge
+from sendnn_bench.rerun import merge
 from sendnn_bench.sweep.grid import (
     TAKEN,
     Axis,

@@ -1,0 +1,31 @@
+"""A recorded command line, taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+Group = tuple[str, list[str]]
+"""A flag's name with hyphens, and its words as they were given."""
+
+
+def groups(words: Sequence[str]) -> Iterator[Group]:
+    """Every flag with its values."""
+    name, group = "", list[str]()
+    for word in words:
+        if _is_flag(word):
+            if group:
+                yield name, group
+            name, group = word.partition("=")[0].replace("_", "-"), []
+        group.append(word)
+    if group:
+        yield name, group
+
+
+def _is_flag(word: str) -> bool:
+    if not word.startswith("-"):
+        return False
+    try:
+        float(word)
+    except ValueError:
+        return True
+    return False
