@@ -126,6 +126,10 @@ SPYRE = (
         "replaced: upstream measures virtual time",
     ),
     Hook(
+        "vllm.v1.sample.sampler:Sampler.greedy_sample",
+        "overridden: the largest logit is found by numpy, with the same answer",
+    ),
+    Hook(
         "sendnn_inference.v1.worker.spyre_model_runner:ChunkedPrefillModelRunner.complete_warmup",
         "called: ends warm-up mode",
     ),

@@ -21,6 +21,15 @@ FALLBACK = 5e3
 all others are 0. Wide apart, so that temperature and penalties do not change the choice."""
 
 
+class FastSampler(SpyreSampler):
+    """The real sampler; its search for the largest logit by numpy, ten times as fast as torch's on
+    a CPU and with the same answer (the first of equal ones)."""
+
+    @staticmethod
+    def greedy_sample(logits: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(logits.numpy().argmax(axis=-1)).view(-1)
+
+
 class MockCausalLM:
     """Stands in for `SpyreCausalLM`: what `ChunkedPrefillModelRunner` calls on its model."""
 
@@ -31,7 +40,7 @@ class MockCausalLM:
         self._runner = runner
         self._vocab_size = vllm_config.model_config.get_vocab_size()
         self._plain = plain_tokens(vllm_config.model_config)
-        self.sampler = SpyreSampler(vllm_config=vllm_config)
+        self.sampler = FastSampler(vllm_config=vllm_config)
         self.fms_model = SimpleNamespace(config=SimpleNamespace(src_vocab_size=self._vocab_size))
         self._spent_ns = 0
         self.indices = torch.ones(0)
