@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import msgspec
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 
@@ -103,5 +103,5 @@ def is_usage_chunk(chunk: Any) -> bool:
 
 def splice(chunk: str, extra: dict[str, Any]) -> str:
     """Add keys to the JSON object of an SSE chunk without parsing it again."""
-    body = json.dumps(extra, separators=(",", ":"))
+    body = msgspec.json.encode(extra).decode()
     return f"{chunk.rstrip().removesuffix('}')},{body[1:]}\n\n"
