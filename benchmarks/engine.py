@@ -33,6 +33,7 @@ PHASES = ("schedule", "prepare", "mock", "sample", "update", "between")
 BATCHES = (1, 8, 32)
 PROMPTS = (512, 4096)
 HOTTEST = 15
+START_LIMIT_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def server(setup: Setup, folder: Path) -> Iterator[Running]:
     )
     environ = {"SENDNN_INFERENCE_SIM_METRICS_FILE": ""}
     with running(command, url, folder / f"{port}.log", environ) as process:
-        process.wait_until_healthy(lambda _: None)
+        process.wait_until_healthy(lambda _: None, START_LIMIT_S)
         pid = process.process.pid
         yield Running(url, pid, engine_pid(pid))
 

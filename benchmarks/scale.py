@@ -1,8 +1,10 @@
 """Whether many requests cost more each than few, and how much memory a run takes.
 
     python -m benchmarks.scale [--requests 1000,3000,10000] [--target spyre] [--runner lean]
+                               [--request-rate 2]
 
-Runs `sendnn-bench serve` on 512 + 128 tokens at a concurrency of 32 against one simulated server.
+Runs `sendnn-bench serve` on 512 + 128 tokens at a concurrency of 32, or in an open loop at a rate,
+against one simulated server.
 Prints a Markdown table; exits with 1 where the largest run costs over 20 % more per request than
 the smallest. The cost is the wall time of the benchmark itself, without the client's start.
 """
@@ -20,17 +22,20 @@ from tempfile import TemporaryDirectory
 
 from sendnn_bench.server_process import free_port, own_command, running
 
+SLOTS = 32
 RUN_LIMIT_S = 3600
 GROWTH_LIMIT = 1.2
 
 
-def run_load(url: str, requests: int, folder: Path) -> tuple[dict[str, float], float]:
+def run_load(
+    url: str, requests: int, pace: Sequence[str], folder: Path
+) -> tuple[dict[str, float], float]:
     """One run; its wall block with the engine's times, and the client's peak memory in MiB."""
     name = f"{requests}.json"
     command = own_command(
         *("serve", "--model", "sim-granite-8b", "--base-url", url, "--disable-tqdm"),
         *("--dataset-name", "random", "--random-input-len", "512", "--random-output-len", "128"),
-        *("--num-prompts", str(requests), "--max-concurrency", "32", "--temperature", "0"),
+        *("--num-prompts", str(requests), "--temperature", "0", *pace),
         *("--save-result", "--result-dir", str(folder), "--result-filename", name),
     )
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as client:
@@ -69,12 +74,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--requests", default="1000,3000,10000")
     parser.add_argument("--target", default="spyre")
     parser.add_argument("--runner", default="lean")
+    parser.add_argument("--request-rate", help="an open loop at this rate, in requests per second")
     options = parser.parse_args(argv)
+    pace = ("--max-concurrency", str(SLOTS))
+    if options.request_rate:
+        pace = ("--request-rate", options.request_rate)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = own_command(
         *("sim-server", "sim-granite-8b", "--target", options.target),
-        *("--sim-runner", options.runner, "--max-model-len", "4096", "--max-num-seqs", "32"),
+        *("--sim-runner", options.runner, "--max-model-len", "4096", "--max-num-seqs", str(SLOTS)),
         *("--host", "127.0.0.1", "--port", str(port)),
     )
     costs_ms = []
@@ -86,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with running(command, url, folder / "server.log", environ) as server:
             server.wait_until_healthy(lambda _: None)
             for requests in map(int, options.requests.split(",")):
-                facts, client_mib = run_load(url, requests, folder)
+                facts, client_mib = run_load(url, requests, pace, folder)
                 costs_ms.append(facts["wall_s"] / requests * 1e3)
                 memory = peak_memory_mib(server.process.pid)
                 shown = ", ".join(f"{process} {mib:.0f}" for process, mib in memory.items())
