@@ -1,6 +1,6 @@
 """Which clients can measure a simulated server, and what each of them measures.
 
-    python -m benchmarks.clients [--guidellm PATH] [--aiperf PATH] [--clock paced] [--speed 5]
+    python -m benchmarks.clients [--guidellm PATH] [--aiperf PATH] [--clock paced] [--speed 10]
 
 Starts one server and runs every client that is there on the same load: requests of about 256 + 32
 tokens, one after the other. On a paced server the right answer is then a sum: TTFT is one chunk of
@@ -132,7 +132,6 @@ def _curl(place: Place) -> list[str]:
         "model": MODEL,
         "prompt": "word " * PROMPT_TOKENS,
         "max_tokens": OUTPUT_TOKENS,
-        "ignore_eos": True,
         "stream": True,
     }
     (place.folder / "body.json").write_text(json.dumps(body), encoding="utf-8")
@@ -312,7 +311,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--guidellm", default=shutil.which("guidellm"), help="its executable")
     parser.add_argument("--aiperf", default=shutil.which("aiperf"), help="its executable")
     parser.add_argument("--clock", default="paced", choices=("paced", "virtual", "free"))
-    parser.add_argument("--speed", type=float, default=5)
+    parser.add_argument("--speed", type=float, default=10)
     parser.add_argument("--url", help="a server that runs already, instead of one of our own")
     parser.add_argument("--only", default="", help="clients whose name holds this text")
     parser.add_argument("--keep", type=Path, help="folder for what the clients printed and wrote")
