@@ -6,10 +6,10 @@ The client owns the arrivals, the server owns the work, and neither runs ahead o
    asked for, the engine starts cold: prefix cache reset, clock and counters at zero.
 2. The client posts its requests to the ordinary OpenAI routes, each with the fields of
    :data:`XARGS` in ``vllm_xargs``.
-3. ``POST /sim/session/{id}/advance`` grants: "I have submitted ``submitted`` requests in all and
-   do nothing before ``until_ns``". It answers with :class:`Advance`. Grants are numbered from 1 on
-   (``grant``): the last one, asked for again, gets the same answer and is executed once, so that
-   a lost answer costs nothing.
+3. ``POST /sim/session/{id}/advance`` grants: "I have submitted the first ``submitted`` requests
+   and no other arrives before ``until_ns``". Those that arrive later may be posted already. It
+   answers with :class:`Advance`. Grants are numbered from 1 on (``grant``): the last one, asked
+   for again, gets the same answer and is executed once, so that a lost answer costs nothing.
 4. ``POST /sim/session/{id}/settle`` names requests that ended without reaching the engine
    (rejected by validation, connection lost), so that no grant waits for them.
 5. ``DELETE /sim/session/{id}`` ends the session and answers with its counters.
