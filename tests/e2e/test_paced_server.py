@@ -14,6 +14,7 @@ import aiohttp
 import openai
 import pytest
 
+from benchmarks import clients
 from sendnn_bench.serve_command import run_serve
 from tests.e2e.conftest import SPYRE_ARGS, SPYRE_ENV, Server, start_server
 from tests.e2e.wire import Ask, post, run
@@ -88,3 +89,38 @@ def test_our_client_measures_a_paced_server_in_real_time(
     assert result["median_itl_ms"] == pytest.approx(50 / SPEED, rel=0.1)
     assert result["mean_e2el_ms"] == pytest.approx((100 + 19 * 50) / SPEED, rel=0.1)
     assert result["spyre_mean_decode_latencies_ms"] == 50
+    assert result["sendnn"]["wall"]["pace"]["steps"] >= 4 * 20
+
+
+def programs() -> list[clients.Client]:
+    return [
+        client
+        for client in clients.clients(guidellm=None, aiperf=None)
+        if client.name in ("curl", "`vllm bench serve`")
+    ]
+
+
+@pytest.mark.parametrize("client", programs(), ids=lambda client: client.name.strip("`"))
+def test_programs_that_know_nothing_of_simulation(
+    paced_server: Server, tmp_path: Path, client: clients.Client
+) -> None:
+    """No slow machine makes a paced step shorter than its cost."""
+    figures = clients.measure(client, paced_server.url, tmp_path / "run")
+    assert isinstance(figures, clients.Figures), figures
+    assert figures.requests == clients.REQUESTS
+    assert figures.e2el_ms is not None
+    assert figures.e2el_ms * SPEED >= 100 + (clients.OUTPUT_TOKENS - 1) * 50
+
+
+def test_the_server_tells_how_it_keeps_its_pace(paced_server: Server) -> None:
+    async def status() -> dict[str, Any]:
+        async with aiohttp.ClientSession() as http:
+            await post(http, paced_server.url, Ask(0, 10, 5))
+            async with http.get(paced_server.url + "/sim/status") as response:
+                return dict(await response.json())
+
+    pace = asyncio.run(status())["pace"]
+    assert pace["speed"] == SPEED
+    assert pace["steps"] >= 5
+    assert 0 <= pace["late_steps"] <= pace["steps"]
+    assert pace["late_worst_ms"] >= 0
