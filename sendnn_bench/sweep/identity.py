@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sendnn_bench.command_words import groups
 from sendnn_bench.demo import METRICS_FILE
 from sendnn_bench.errors import ResultError
 from sendnn_bench.own_server import ADDRESS_FLAGS
 from sendnn_bench.packages import Installed
 from sendnn_bench.protocol import ServerInfo
-from sendnn_bench.rerun import groups
 from sendnn_bench.results import load
 from sendnn_bench.sweep.grid import Point
 
