@@ -1,7 +1,7 @@
 """The commands of README and docs that need a server, run as they stand there.
 
-README and the examples start the servers that they name; what other pages need is answered by the
-shared one.
+The shared server answers them. README and the examples start servers of their own, which takes
+longer than all other tests: `python -m scripts.run_docs_commands --start-servers` runs those.
 """
 
 from __future__ import annotations
@@ -25,18 +25,9 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def check(page: Path, means: Means) -> None:
-    outcomes = list(run_page(page, means))
+@pytest.mark.parametrize("page", SHARED, ids=name_of)
+def test_commands_run_against_the_shared_server(page: Path, spyre_server: Server):
+    outcomes = list(run_page(page, Means(base_url=spyre_server.url)))
     assert [outcome.wrong for outcome in outcomes if outcome.wrong] == []
     unrun = [o.block.name for o in outcomes if o.block.mark == NEEDS_SERVER and not o.ran]
     assert unrun == []
-
-
-@pytest.mark.parametrize("page", SHARED, ids=name_of)
-def test_commands_run_against_the_shared_server(page: Path, spyre_server: Server):
-    check(page, Means(base_url=spyre_server.url))
-
-
-@pytest.mark.parametrize("page", OWN, ids=name_of)
-def test_commands_run_against_the_servers_of_the_page(page: Path, spyre_server: Server):
-    check(page, Means(base_url=spyre_server.url, start_servers=True))
