@@ -216,12 +216,14 @@ def test_a_rejected_request_does_not_hold_the_run(spyre_server: Server) -> None:
         "reason": "rejected",
         "finished": [1],
         "finished_ns": [0],
+        "failure": None,
     }
     assert answers[1] == {
         "now_ns": 200 * MS,
         "reason": "finished",
         "finished": [0],
         "finished_ns": [200 * MS],
+        "failure": None,
     }
     assert good.record["finish_ns"] == 200 * MS
 

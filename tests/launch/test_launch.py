@@ -1,5 +1,6 @@
 """The launcher's translation from a command line to the server's arguments and environment."""
 
+import os
 import socket
 import subprocess
 import sys

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from server_plugin.sim.recorder import PartInStep, RequestRecord, Step
+from server_plugin.sim.recorder import PartInStep, Recorder, RequestRecord, Step
 
 CHUNK_TOKENS = 512
 BLOCK_TOKENS = 64
@@ -141,8 +141,10 @@ class Scheduler:
         tkv = max(live.computed for live, _ in parts)
         blocks = sum(live.blocks for live in self.running)
         step = Step(next(self.steps), start_ns, self.now_ns, told, tkv, blocks)
-        for (live, _), part in zip(parts, told, strict=True):
-            live.record.add_step(step, part, BLOCK_TOKENS)
+        recorder = Recorder(BLOCK_TOKENS)
+        for live, _ in parts:
+            recorder.arrive(live.record)
+        recorder.step(step, {})
 
     @staticmethod
     def _done(live: _Live) -> bool:
