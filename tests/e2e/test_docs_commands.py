@@ -1,7 +1,7 @@
 """The commands of README and docs that need a server, run as they stand there.
 
-The shared server answers them. README and the examples start servers of their own, which takes
-longer than all other tests: `python -m scripts.run_docs_commands --start-servers` runs those.
+The shared server answers them. All other pages are run by hand, since they start servers of their
+own or take long: `python -m scripts.run_docs_commands --start-servers`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.docs_blocks import NEEDS_SERVER, ROOT, blocks, pages
+from scripts.docs_blocks import NEEDS_SERVER, ROOT, pages
 from scripts.run_docs_commands import Means, run_page
 from tests.e2e.conftest import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-PAGES = [page for page in pages() if any(block.mark == NEEDS_SERVER for block in blocks(page))]
-OWN = [page for page in PAGES if page == ROOT / "README.md" or page.parent.name == "examples"]
-SHARED = [page for page in PAGES if page not in OWN]
+RUN = ("docs/reports.md", "docs/timeline.md")
+SHARED = [page for page in pages() if str(page.relative_to(ROOT)) in RUN]
 
 
 def name_of(page: Path) -> str:
