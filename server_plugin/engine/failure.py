@@ -73,7 +73,7 @@ def state(scheduler: Any) -> dict[str, Any]:
     place = {request.request_id: name for name, queue in queues.items() for request in queue}
     return {
         "phase": scheduler.sim_phase,
-        "batch": [] if step is None else [asdict(part) for part in step.parts],
+        "batch": [] if step is None else [part._asdict() for part in step.parts],
         "tkv": scheduler.sim_last_tkv,
         "kv_blocks": int(pool.num_gpu_blocks),
         "free_kv_blocks": int(pool.get_num_free_blocks()),
