@@ -55,6 +55,7 @@ class Gate(Generic[T]):
         self._resolved: set[int] = set()
         self._first_missing = 0
         self._ended: list[tuple[int, int]] = []
+        self._over: set[int] = set()
         self._rejected = False
 
     @property
@@ -146,7 +147,9 @@ class Gate(Generic[T]):
         )
 
     def _end(self, seq: int, seen_ns: int) -> None:
-        heapq.heappush(self._ended, (seen_ns, seq))
+        if seq not in self._over:  # a staged request that is aborted ends in two ways
+            self._over.add(seq)
+            heapq.heappush(self._ended, (seen_ns, seq))
 
     def _seen(self) -> bool:
         return bool(self._ended) and self._ended[0][0] <= self._clock.now_ns
