@@ -16,7 +16,7 @@ from vllm.logger import init_logger
 
 from sendnn_bench.errors import BenchError, SessionBusy
 from sendnn_bench.protocol import Advance
-from server_plugin.engine.failure import REPLY_ATTRIBUTE, reported
+from server_plugin.engine.failure import reported
 from server_plugin.sim import fields as sim_fields
 from server_plugin.sim.module_time import to_module_s
 
@@ -81,9 +81,17 @@ def refuse(core: Any, request: Any, reason: str) -> None:
 def abort_requests(original: Method, core: Any, request_ids: list[str]) -> None:
     """Aborted requests may still be staged."""
     wanted = set(request_ids)
-    for request, _ in core.scheduler.sim.drop_staged(lambda item: item[0].request_id in wanted):
-        core.scheduler.sim.finish(request.request_id, "abort")
+    drop_staged(core, lambda item: item[0].request_id in wanted)
     original(core, request_ids)
+
+
+def drop_staged(core: Any, condition: Callable[[Any], bool]) -> list[Any]:
+    """End requests that were not admitted yet; returns them."""
+    sim = core.scheduler.sim
+    dropped = [request for request, _ in sim.drop_staged(condition)]
+    for request in dropped:
+        sim.abandon(request.request_id)
+    return dropped
 
 
 def pump(core: Any) -> None:
@@ -133,7 +141,6 @@ def sim_advance(core: Any, until_ns: int | None, submitted: int) -> Any:
         reply.set_result(asdict(advance))
 
     core.scheduler.sim.grant(until_ns, submitted, answer)
-    setattr(core, REPLY_ATTRIBUTE, reply)
     return reply
 
 
@@ -151,9 +158,7 @@ def sim_end(core: Any) -> dict[str, Any]:
     left = sim.session_requests()
     if left:
         logger.warning("Session ended with %d requests unfinished; aborting them.", len(left))
-        staged = [request for request, _ in sim.drop_staged(lambda _: True)]
-        for request in staged:
-            sim.finish(request.request_id, "abort")
+        staged = drop_staged(core, lambda _: True)
         running = [
             core.scheduler.requests[name] for name in left if name in core.scheduler.requests
         ]

@@ -10,18 +10,14 @@ import contextlib
 import json
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
 
 from vllm.logger import init_logger
 
-from sendnn_bench.protocol import Advance, EngineFailure
+from sendnn_bench.protocol import EngineFailure
 
 logger = init_logger(__name__)
-
-REPLY_ATTRIBUTE = "sendnn_sim_reply"
-"""Attribute of the engine core: the future that answers the last grant."""
 
 MOST_REQUESTS = 1000
 """Requests described in a report."""
@@ -47,10 +43,7 @@ def _report(core: Any, error: Exception) -> None:
         state=_state_or_reason(core.scheduler),
     )
     logger.error("The engine ends: %s. It held: %s", failure.error, json.dumps(failure.state))
-    reply: Future[dict[str, Any]] | None = getattr(core, REPLY_ATTRIBUTE, None)
-    if reply is not None and not reply.done():
-        answer = Advance(now_ns=failure.now_ns, reason="failed", failure=asdict(failure))
-        reply.set_result(asdict(answer))
+    sim.fail(asdict(failure))
 
 
 def _state_or_reason(scheduler: Any) -> dict[str, Any]:

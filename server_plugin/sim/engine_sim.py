@@ -223,6 +223,17 @@ class EngineSim(Generic[T]):
         self._metrics_file.write(record)
         return record.to_wire(self._chunk_size_tokens, token_delay_ns)
 
+    def abandon(self, request_id: str) -> None:
+        """A staged request was dropped; the gate has told its end by then."""
+        record = self.recorder.finish(request_id, self.clock.now_ns, "abort")
+        if record is not None:
+            self._metrics_file.write(record)
+
+    def fail(self, failure: dict[str, Any]) -> None:
+        """The engine ends with an exception, which answers an open grant."""
+        if self._session is not None:
+            self._session.gate.fail(failure)
+
     # Steps
 
     def begin_step(self, parts: Sequence[PartInStep], kv_blocks_in_use: int) -> OpenStep:

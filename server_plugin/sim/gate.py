@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sendnn_bench.errors import SimError
 from sendnn_bench.protocol import Advance, AdvanceReason
@@ -55,7 +55,6 @@ class Gate(Generic[T]):
         self._resolved: set[int] = set()
         self._first_missing = 0
         self._ended: list[tuple[int, int]] = []
-        self._over: set[int] = set()
         self._rejected = False
 
     @property
@@ -131,6 +130,12 @@ class Gate(Generic[T]):
                 return []
             self._clock.jump(target_ns)
 
+    def fail(self, failure: dict[str, Any]) -> None:
+        """The engine ends with an exception: tell it to whoever waits for an open grant."""
+        grant, self._grant = self._grant, None
+        if grant is not None:
+            grant.answer(Advance(self._clock.now_ns, "failed", failure=failure))
+
     def describe(self) -> str:
         """State in one line, for the dump of a stall."""
         grant = self._grant
@@ -147,9 +152,7 @@ class Gate(Generic[T]):
         )
 
     def _end(self, seq: int, seen_ns: int) -> None:
-        if seq not in self._over:  # a staged request that is aborted ends in two ways
-            self._over.add(seq)
-            heapq.heappush(self._ended, (seen_ns, seq))
+        heapq.heappush(self._ended, (seen_ns, seq))
 
     def _seen(self) -> bool:
         return bool(self._ended) and self._ended[0][0] <= self._clock.now_ns
