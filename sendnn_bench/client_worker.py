@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 from sendnn_bench.errors import BenchError, Interrupted
 
+COMMAND = (sys.executable, "-m", "sendnn_bench.client_worker")
 START_LIMIT_S = 300.0
 STOP_LIMIT_S = 10.0
 SAVE_LIMIT_S = 60.0
@@ -41,7 +42,7 @@ class ClientWorker:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sendnn_bench.client_worker"],
+                COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -72,7 +73,7 @@ class ClientWorker:
 
         Raises:
             BenchError: the worker died, or the run took more than ``limit_s``.
-            Interrupted: Ctrl-C; the run has ended and saved what it had.
+            Interrupted: Ctrl-C; the run has ended and saved what it had, or was stopped.
         """
         process = self._running()
         assert process.stdin is not None
@@ -88,13 +89,21 @@ class ClientWorker:
         try:
             return self._answer(limit_s)
         except KeyboardInterrupt as error:
-            os.killpg(process.pid, signal.SIGINT)
-            code = self._answer(SAVE_LIMIT_S)
-            raise Interrupted(f"interrupted; the run ended with exit code {code}.") from error
+            raise Interrupted(self._interrupt()) from error
         except BaseException:
             # Its answer would be taken for that of the next run.
             _kill_group(process.pid)
             raise
+
+    def _interrupt(self) -> str:
+        """Hand Ctrl-C on; what became of the run."""
+        process = self._running()
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            return f"interrupted; the run ended with exit code {self._answer(SAVE_LIMIT_S)}."
+        except BenchError as error:
+            _kill_group(process.pid)
+            return f"interrupted; {error}"
 
     def _answer(self, limit_s: float) -> int:
         """The next exit code, waited for no longer than ``limit_s``."""
@@ -127,14 +136,14 @@ def _kill_group(pid: int) -> None:
 
 def work(orders: BinaryIO, answers: BinaryIO) -> None:
     """Import what every run needs, then run until ``orders`` ends."""
+    # For the child of the moment, which gets it too. Before any thread is started.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     from sendnn_bench.serve_run import prepare_vllm
 
     prepare_vllm(verbose=False)
     import sendnn_bench.bridge.arguments
     import sendnn_bench.bridge.bench  # noqa: F401
 
-    # The child of the moment gets the interrupt too, and ends by it.
-    signal.signal(signal.SIGINT, lambda _number, _frame: None)
     _write(answers, 0)  # ready
     for line in orders:
         order = json.loads(line)
@@ -153,8 +162,16 @@ def _forked(argv: list[str], log: Path) -> int:
     child = os.fork()
     if child == 0:
         _run_child(argv, log)
+    if _take_interrupt():  # it came before the child was there
+        os.kill(child, signal.SIGINT)
     _, status = os.waitpid(child, 0)
+    _take_interrupt()
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else KILLED + os.WTERMSIG(status)
+
+
+def _take_interrupt() -> bool:
+    """Whether Ctrl-C came; it does no longer wait then."""
+    return signal.sigtimedwait({signal.SIGINT}, 0) is not None
 
 
 def _run_child(argv: list[str], log: Path) -> None:
@@ -162,6 +179,7 @@ def _run_child(argv: list[str], log: Path) -> None:
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         log.parent.mkdir(parents=True, exist_ok=True)
         target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

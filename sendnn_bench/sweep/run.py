@@ -64,12 +64,8 @@ class Client:
         """
         try:
             return self.start().run(argv, log, limit_s)
-        except Interrupted:
-            raise
-        except BenchError as error:
+        except BenchError:
             self._drop()
-            if isinstance(error.__context__, KeyboardInterrupt):  # it did not end in time
-                raise Interrupted(str(error)) from error
             raise
 
     def _drop(self) -> None:
