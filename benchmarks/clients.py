@@ -23,10 +23,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.sim_server import MODEL, sim_server
 from sendnn_bench import models
-from sendnn_bench.server_process import free_port, own_command, running
+from sendnn_bench.server_process import own_command
 
-MODEL = "sim-granite-8b"
 CLIENT_LIMIT_S = 300
 REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 10, 256, 32
 PREFILL_MS, DECODE_MS = 100, 50
@@ -321,23 +321,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         for client in clients(options.guidellm, options.aiperf)
         if options.only.lower() in client.name.lower()
     ]
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = own_command(
-        *("sim-server", MODEL, "--sim-clock", options.clock, "--sim-speed", str(options.speed)),
+    flags = (
+        *("--sim-clock", options.clock, "--sim-speed", str(options.speed)),
         *("--sim-prefill-ms", str(PREFILL_MS), "--sim-decode-ms", str(DECODE_MS)),
         *("--sim-runner", "lean", "--max-model-len", "4096", "--max-num-seqs", "8"),
-        *("--host", "127.0.0.1", "--port", str(port)),
     )
     with TemporaryDirectory() as name:
         folder = options.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         if options.url:
             return int(_table(found, options.url, folder, options.speed) > 0)
-        environ = {"SENDNN_INFERENCE_SIM_METRICS_FILE": ""}
-        with running(command, url, folder / "server.log", environ) as server:
-            server.wait_until_healthy(lambda _: None)
-            return int(_table(found, url, folder, options.speed) > 0)
+        with sim_server(folder, *flags) as server:
+            return int(_table(found, server.base_url, folder, options.speed) > 0)
 
 
 if __name__ == "__main__":

@@ -26,14 +26,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.processes import CpuTimes, cpu_times, engine_pid, hottest, sampled
-from sendnn_bench.server_process import free_port, own_command, running
+from benchmarks.sim_server import sim_server
 from tests.e2e.wire import Ask, run
 
 PHASES = ("schedule", "prepare", "mock", "sample", "update", "between")
 BATCHES = (1, 8, 32)
 PROMPTS = (512, 4096)
 HOTTEST = 15
-START_LIMIT_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -74,20 +73,12 @@ class Running:
 
 @contextmanager
 def server(setup: Setup, folder: Path) -> Iterator[Running]:
-    """A simulated server on 127.0.0.1."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = own_command(
-        *("sim-server", "sim-granite-8b", "--target", setup.target),
-        *("--sim-runner", setup.runner),
-        *("--max-model-len", "8192", "--max-num-seqs", str(max(BATCHES))),
-        *("--host", "127.0.0.1", "--port", str(port)),
-    )
-    environ = {"SENDNN_INFERENCE_SIM_METRICS_FILE": ""}
-    with running(command, url, folder / f"{port}.log", environ) as process:
-        process.wait_until_healthy(lambda _: None, START_LIMIT_S)
-        pid = process.process.pid
-        yield Running(url, pid, engine_pid(pid))
+    """A simulated server of this setup."""
+    flags = ("--target", setup.target, "--sim-runner", setup.runner)
+    slots = str(max(BATCHES))
+    with sim_server(folder, *flags, "--max-model-len", "8192", "--max-num-seqs", slots) as started:
+        pid = started.process.pid
+        yield Running(started.base_url, pid, engine_pid(pid))
 
 
 def measure(server: Running, setup: Setup, load: Load) -> tuple[str, ...]:

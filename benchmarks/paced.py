@@ -14,7 +14,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.sim_server import sim_server
 from sendnn_bench.client_worker import ClientWorker
-from sendnn_bench.server_process import free_port, own_command, running
 
 RUN_LIMIT_S = 400
 METRICS = ("TTFT", "ITL", "E2EL")
@@ -32,21 +31,10 @@ Samples = dict[str, np.ndarray]
 """Per metric, all values in ms of virtual time."""
 
 
-@contextmanager
-def server(folder: Path, *flags: str) -> Iterator[str]:
-    """A simulated server on 127.0.0.1; yields its address."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = own_command(
-        *("sim-server", "sim-granite-8b", "--sim-runner", "lean", *flags),
-        *("--sim-prefill-ms", "100", "--sim-decode-ms", "50"),
-        *("--max-model-len", "4096", "--max-num-seqs", "8"),
-        *("--host", "127.0.0.1", "--port", str(port)),
-    )
-    environ = {"SENDNN_INFERENCE_SIM_METRICS_FILE": ""}
-    with running(command, url, folder / f"{port}.log", environ) as process:
-        process.wait_until_healthy(lambda _: None)
-        yield url
+SERVER_FLAGS = (
+    *("--sim-runner", "lean", "--sim-prefill-ms", "100", "--sim-decode-ms", "50"),
+    *("--max-model-len", "4096", "--max-num-seqs", "8"),
+)
 
 
 def run_load(
@@ -116,12 +104,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     notes = []
     with TemporaryDirectory() as name, ClientWorker(Path(name) / "worker.log") as worker:
         folder = Path(name)
-        with server(folder, "--sim-clock", "virtual") as url:
-            truth = by_server(run_load(worker, url, folder, options.requests, options.rate))
+        with sim_server(folder, *SERVER_FLAGS, "--sim-clock", "virtual") as server:
+            truth = by_server(
+                run_load(worker, server.base_url, folder, options.requests, options.rate)
+            )
         for speed in map(float, options.speeds.split(",")):
-            with server(folder, "--sim-clock", "paced", "--sim-speed", str(speed)) as url:
+            pace = ("--sim-clock", "paced", "--sim-speed", str(speed))
+            with sim_server(folder, *SERVER_FLAGS, *pace) as server:
                 rate = options.rate * speed
-                result = run_load(worker, url, folder, options.requests, rate)
+                result = run_load(worker, server.base_url, folder, options.requests, rate)
             lines += rows(speed, truth, by_server(result), "server")
             lines += rows(speed, truth, by_client(result, speed), "client")
             load = os.getloadavg()[0]

@@ -46,13 +46,24 @@ def engine_pid(group: int) -> int:
     Raises:
         RuntimeError: there is none.
     """
-    for entry in Path("/proc").glob("[0-9]*"):
+    for pid, status in of_group(group):
+        if ENGINE in status["Name"]:
+            return pid
+    raise RuntimeError(f"no process named {ENGINE} in process group {group}")
+
+
+def of_group(group: int) -> Iterator[tuple[int, dict[str, str]]]:
+    """Number of each process of a group, and what the kernel's ``status`` file says of it."""
+    for path in Path("/proc").glob("[0-9]*/status"):
         try:
-            if os.getpgid(int(entry.name)) == group and ENGINE in (entry / "comm").read_text():
-                return int(entry.name)
+            pid = int(path.parent.name)
+            if os.getpgid(pid) != group:
+                continue
+            lines = path.read_text().splitlines()
         except OSError:
             continue  # it has ended
-    raise RuntimeError(f"no process named {ENGINE} in process group {group}")
+        fields = (line.split(":", 1) for line in lines)
+        yield pid, {name: value.strip() for name, value in fields}
 
 
 def cpu_times(server: int, engine: int) -> CpuTimes:

@@ -20,9 +20,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.processes import of_group
+from benchmarks.sim_server import sim_server
 from sendnn_bench.client_worker import ClientWorker
 from sendnn_bench.report.identical import run_identical
-from sendnn_bench.server_process import free_port, own_command, running
 
 RUN_LIMIT_S = 3600.0
 PARTS = 10
@@ -71,17 +72,13 @@ class Load:
 def usage(group: int) -> dict[str, tuple[float, int]]:
     """Resident memory in MiB and open files of each process of a group, by name and number."""
     found = {}
-    for status in Path("/proc").glob("[0-9]*/status"):
+    for pid, status in of_group(group):
         try:
-            pid = int(status.parent.name)
-            if os.getpgid(pid) != group:
-                continue
-            fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-            files = len(list((status.parent / "fd").iterdir()))
-        except (OSError, ValueError):
-            continue
-        mib = int(fields.get("VmRSS", "0 kB").split()[0]) / 1024
-        found[f"{fields['Name'].strip()} {pid}"] = (mib, files)
+            files = len(os.listdir(f"/proc/{pid}/fd"))
+        except OSError:
+            continue  # it has ended
+        mib = int(status.get("VmRSS", "0 kB").split()[0]) / 1024
+        found[f"{status['Name']} {pid}"] = (mib, files)
     return found
 
 
@@ -127,20 +124,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--burners", type=int, default=2)
     parser.add_argument("--requests", type=int, default=10_000)
     options = parser.parse_args(argv)
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = own_command(
-        *("sim-server", "sim-granite-8b", "--sim-runner", "lean", "--max-model-len", "4096"),
-        *("--max-num-seqs", "32", "--host", "127.0.0.1", "--port", str(port)),
-    )
-    environ = {"SENDNN_INFERENCE_SIM_METRICS_FILE": ""}
+    flags = ("--sim-runner", "lean", "--max-model-len", "4096", "--max-num-seqs", "32")
     with (
         TemporaryDirectory() as name,
         ClientWorker(Path(name) / "worker.log") as worker,
-        running(command, url, Path(name) / "server.log", environ) as server,
+        sim_server(Path(name), *flags) as server,
     ):
-        server.wait_until_healthy(lambda _: None, RUN_LIMIT_S)
-        load = Load(worker, url, Path(name))
+        load = Load(worker, server.base_url, Path(name))
         codes = []
         if options.runs > 1:
             codes.append(repeat(load, options.runs, options.burners))

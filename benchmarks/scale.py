@@ -20,7 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sendnn_bench.server_process import free_port, own_command, running
+from benchmarks.processes import of_group
+from benchmarks.sim_server import sim_server
+from sendnn_bench.server_process import own_command
 
 SLOTS = 32
 RUN_LIMIT_S = 3600
@@ -55,15 +57,9 @@ def run_load(
 def peak_memory_mib(group: int) -> dict[str, float]:
     """Peak resident memory of each process of a process group, by its name."""
     peaks: dict[str, float] = {}
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            if os.getpgid(int(status.parent.name)) != group:
-                continue
-            fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        except (OSError, ValueError):
-            continue
-        name = fields["Name"].strip()
-        mib = int(fields.get("VmHWM", "0 kB").split()[0]) / 1024
+    for _, status in of_group(group):
+        name = status["Name"]
+        mib = int(status.get("VmHWM", "0 kB").split()[0]) / 1024
         peaks[name] = max(peaks.get(name, 0.0), mib)
     return peaks
 
@@ -79,23 +75,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     pace = ("--max-concurrency", str(SLOTS))
     if options.request_rate:
         pace = ("--request-rate", options.request_rate)
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = own_command(
-        *("sim-server", "sim-granite-8b", "--target", options.target),
-        *("--sim-runner", options.runner, "--max-model-len", "4096", "--max-num-seqs", str(SLOTS)),
-        *("--host", "127.0.0.1", "--port", str(port)),
-    )
+    flags = ("--target", options.target, "--sim-runner", options.runner)
+    size = ("--max-model-len", "4096", "--max-num-seqs", str(SLOTS))
     costs_ms = []
     print("| requests | wall s | virtual s per s | ms per request | client MiB | server MiB |")
     print("|---|---|---|---|---|---|")
     with TemporaryDirectory() as name:
         folder = Path(name)
-        environ = {"SENDNN_INFERENCE_SIM_METRICS_FILE": ""}
-        with running(command, url, folder / "server.log", environ) as server:
-            server.wait_until_healthy(lambda _: None)
+        with sim_server(folder, *flags, *size) as server:
             for requests in map(int, options.requests.split(",")):
-                facts, client_mib = run_load(url, requests, pace, folder)
+                facts, client_mib = run_load(server.base_url, requests, pace, folder)
                 costs_ms.append(facts["wall_s"] / requests * 1e3)
                 memory = peak_memory_mib(server.process.pid)
                 shown = ", ".join(f"{process} {mib:.0f}" for process, mib in memory.items())
