@@ -1,11 +1,22 @@
-"""A recorded command line, taken apart."""
+"""A command line, taken apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 Group = tuple[str, list[str]]
 """A flag's name with hyphens, and its words as they were given."""
+
+ADDRESS_FLAGS = frozenset({"--base-url", "--host", "--port"})
+"""Where a server is."""
+
+RESULT_FLAGS = frozenset({"--result-dir", "--result-filename", "--append-result"})
+"""Where a run saves its result."""
+
+
+def without(words: Sequence[str], flags: Collection[str]) -> list[str]:
+    """The words but for these flags and their values."""
+    return [word for name, group in groups(words) if name not in flags for word in group]
 
 
 def groups(words: Sequence[str]) -> Iterator[Group]:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sendnn_bench import models, results
-from sendnn_bench.launch_flags import PREFIX
+from sendnn_bench.launch_flags import METRICS_FILE
 from sendnn_bench.server_process import free_port, own_command, running
 
 MODEL = models.BUILTIN[0]
@@ -26,7 +26,6 @@ WORKLOAD = {
     "--random-output-len": "128",
     "--random-range-ratio": "0.5",
 }
-METRICS_FILE = PREFIX + "METRICS_FILE"
 PROGRESS_EVERY_S = 5.0
 
 

@@ -15,6 +15,7 @@ from sendnn_bench.errors import UsageError
 
 PREFIX = "SENDNN_INFERENCE_SIM_"
 TARGET = PREFIX + "TARGET"
+METRICS_FILE = PREFIX + "METRICS_FILE"
 
 USAGE = "sendnn-bench sim-server MODEL [options] [any vllm serve flag]"
 

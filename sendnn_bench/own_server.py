@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,16 +16,14 @@ from pathlib import Path
 
 from sendnn_bench import models
 from sendnn_bench.command_words import groups
-from sendnn_bench.demo import METRICS_FILE, progress
+from sendnn_bench.demo import progress
 from sendnn_bench.errors import UsageError
-from sendnn_bench.launch_flags import FLAGS, split_flags
+from sendnn_bench.launch_flags import FLAGS, METRICS_FILE, split_flags
 from sendnn_bench.server_process import ServerProcess, free_port, own_command, running
+from sendnn_bench.stderr import say
 
 SERVER_ARGS = "--server-args"
 HOST = "127.0.0.1"
-
-ADDRESS_FLAGS = frozenset({"--base-url", "--host", "--port"})
-"""Where a server is; a command that starts its own decides that itself."""
 
 SAVED_RUN_FLAGS = frozenset({"--from", "--replay"})
 """The flags of an earlier run, its server among them, come from a file."""
@@ -128,12 +125,6 @@ def ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def say(text: str) -> None:
-    """Progress goes to stderr: stdout is the report's."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
 
 
 def _take_server_args(argv: Sequence[str]) -> tuple[list[str], list[str]]:

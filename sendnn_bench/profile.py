@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from sendnn_bench import toml_file
 from sendnn_bench.errors import UsageError
 from sendnn_bench.profile_spec import (
     KINDS,
@@ -56,16 +56,7 @@ def load(path: Path) -> Profile:
     Raises:
         UsageError: not there, not TOML, a key unknown or missing, a value that cannot be right.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cost profile {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"cost profile {path} is not TOML: {error}.") from error
-    try:
-        return parse(data)
-    except UsageError as error:
-        raise UsageError(f"cost profile {path}: {error}") from error
+    return toml_file.read(path, parse, "cost profile")
 
 
 def parse(data: Mapping[str, Any]) -> Profile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,17 +13,19 @@ from sendnn_bench.bridge.early import early
 from sendnn_bench.bridge.http import ask_info
 from sendnn_bench.bridge.replay import replay_requests
 from sendnn_bench.errors import EngineFailed, UsageError
+from sendnn_bench.launch_flags import METRICS_FILE, PREFIX
 from sendnn_bench.protocol import EngineFailure, ServerInfo
 from sendnn_bench.reproducer import Reproducer, load
 from sendnn_bench.rerun import merge
+from sendnn_bench.stderr import say
 
 COMPARED = ("clock", "target", "model", "cost_model", "settings", "limits")
 """What a server says of itself and what decides on the steps that it takes."""
 
 WITHOUT_EFFECT = {
-    "SENDNN_INFERENCE_SIM_METRICS_FILE",
-    "SENDNN_INFERENCE_SIM_SESSION_EXPIRY_S",
-    "SENDNN_INFERENCE_SIM_PARITY",
+    METRICS_FILE,
+    PREFIX + "SESSION_EXPIRY_S",
+    PREFIX + "PARITY",
 }
 """Settings on which no step depends."""
 
@@ -44,12 +45,12 @@ def replay(path: Path, further: Sequence[str]) -> None:
     info = asyncio.run(ask_info(where.server, where.keep_trying_s))
     check_server(recorded.server, info)
     for note in notes(recorded, info):
-        _say(f"Note: {note}")
+        say(f"Note: {note}")
     wanted = recorded.failure
-    _say(f"Sending {len(recorded.requests)} requests again; recorded: {shown(wanted)}")
+    say(f"Sending {len(recorded.requests)} requests again; recorded: {shown(wanted)}")
     found = asyncio.run(replay_requests(where.server, recorded.requests, options.watchdog_s))
     if found is None:
-        _say(f"All {len(recorded.requests)} requests ran to their end: the engine did not fail.")
+        say(f"All {len(recorded.requests)} requests ran to their end: the engine did not fail.")
         return
     assert found.failure is not None
     seen = EngineFailure(**found.failure)
@@ -107,8 +108,3 @@ def notes(recorded: Reproducer, info: ServerInfo | None) -> Iterator[str]:
         yield f"recorded with {recorded.server.versions}, this server runs {info.versions}."
     if recorded.start == "warm":
         yield "the run began on a warm engine; the replay begins cold."
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()

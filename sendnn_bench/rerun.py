@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sendnn_bench.command_words import groups
+from sendnn_bench.command_words import RESULT_FLAGS, groups
 from sendnn_bench.errors import ResultError
 from sendnn_bench.results import load
 
 COMMAND = ["sendnn-bench", "serve"]
-
-NOT_REUSED = ("--result-dir", "--result-filename", "--append-result")
-"""Where the earlier run saved its result; that file is to stay as it is."""
 
 _OUTPUT_LENGTHS = "random sonnet sharegpt custom hf spec-bench prefix-repetition"
 
@@ -45,7 +42,7 @@ def command_line(path: Path, further: Sequence[str]) -> list[str]:
 def merge(saved: Sequence[str], further: Sequence[str]) -> list[str]:
     """One command line of two; the flags of ``further`` win."""
     given = {name for name, _ in groups(further)}
-    dropped = {*given, *NOT_REUSED}
+    dropped = {*given, *RESULT_FLAGS}  # the earlier result is to stay as it is
     for name in given:
         dropped.update(REPLACED_BY.get(name, ()))
     words: list[str] = []

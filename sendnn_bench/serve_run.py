@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sendnn_bench import provenance, save
+from sendnn_bench import provenance, save, stderr, stdout
 from sendnn_bench.bridge import options as own
 from sendnn_bench.bridge.backend import record_of
 from sendnn_bench.bridge.bench_run import BenchRun
@@ -26,7 +26,6 @@ from sendnn_bench.report.compact import print_compact
 from sendnn_bench.report.overview import overview
 from sendnn_bench.reproducer import SUFFIX, Reproducer
 from sendnn_bench.results import Result
-from sendnn_bench.stdout import say
 
 NOISY_LOGGERS = ("torch.utils.cpp_extension",)
 """Loggers that warn, at import, of accelerators that a client does not need."""
@@ -51,7 +50,9 @@ def serve(options: own.Options, argv: list[str]) -> None:
         server = server_of(args)
         info = asyncio.run(ask_info(server, args.ready_check_timeout_sec))
     if args.dataset_name == "timed_trace" and "PYTHONHASHSEED" not in os.environ:
-        _say("Note: vLLM makes the prompts of a trace from hash(); PYTHONHASHSEED=0 repeats them.")
+        stderr.say(
+            "Note: vLLM makes the prompts of a trace from hash(); PYTHONHASHSEED=0 repeats them."
+        )
     if options.describe_metrics:
         _describe_metrics(args.result_dir)
     run = bench.run_bench(
@@ -86,7 +87,7 @@ def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
         kinds = findings.failures_by_kind([output.error for output in outputs])
         raise AllRequestsFailed("\n  ".join([f"all {failed} requests failed:", *kinds]))
     for text in block["findings"]:
-        _say(f"Note: {text}")
+        stderr.say(f"Note: {text}")
     if options.timeline:
         _write_timeline(run, options, records, block)
 
@@ -94,17 +95,17 @@ def _finish(run: BenchRun, options: own.Options, argv: list[str]) -> None:
 def _report(run: BenchRun, records: Sequence[Record | None], failed: int, *, section: bool) -> None:
     text = console.render(records, run.percentiles, failed)
     if text and section:
-        say(text + "\n")
+        stdout.say(text + "\n")
     elif not text and failed < len(records):
-        _say(
+        stderr.say(
             "The server sent no SenDNN metrics. A sendnn-inference server sends them when it runs "
             "with SENDNN_INFERENCE_BENCH_METRICS_ENABLED=1."
         )
     host = console.render_host(run.closed.host if run.closed else {})
     if host and section:
-        say(host + "\n")
+        stdout.say(host + "\n")
     if run.virtual and run.wall_s > 0:
-        _say(
+        stderr.say(
             f"Simulated {run.virtual_s:.2f} s of virtual time in {run.wall_s:.2f} s of wall time "
             f"({run.virtual_s / run.wall_s:.1f} virtual s per s)."
         )
@@ -120,9 +121,9 @@ def _save(run: BenchRun, records: list[Record | None], block: dict[str, Any]) ->
     if asked and run.file_name is not None:
         save.save(result, run.file_name, append=args.append_result)
         bench.save_pytorch_format(run)
-        _say(f"Result: {run.file_name}")
+        stderr.say(f"Result: {run.file_name}")
     elif args.save_detailed:
-        _say("Nothing was saved: --save-detailed needs --save-result beside it.")
+        stderr.say("Nothing was saved: --save-detailed needs --save-result beside it.")
 
 
 def _write_timeline(
@@ -133,7 +134,7 @@ def _write_timeline(
 
     full = _full_result(run, records, block)
     page = write_timeline(full, default_path(full.path), options.decode_thresholds_ms)
-    _say(f"Timeline: {page}")
+    stderr.say(f"Timeline: {page}")
 
 
 def _full_result(run: BenchRun, records: list[Record | None], block: dict[str, Any]) -> Result:
@@ -207,7 +208,7 @@ def prepare_vllm(verbose: bool) -> None:
     """Set what vLLM reads while it is imported: no server plugins here, and no noise without -v."""
     os.environ["VLLM_PLUGINS"] = ""
     if sys.stderr.isatty() and "vllm" not in sys.modules:
-        _say("Loading vLLM ...")
+        stderr.say("Loading vLLM ...")
     if not verbose:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         for name in NOISY_LOGGERS:
@@ -219,9 +220,4 @@ def _describe_metrics(result_dir: str | None) -> None:
 
     path = Path(result_dir or ".") / "sendnn_bench_metrics_description.txt"
     write_description(path)
-    _say(f"Metric descriptions: {path}")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    stderr.say(f"Metric descriptions: {path}")

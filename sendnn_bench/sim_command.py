@@ -9,9 +9,11 @@ from pathlib import Path
 
 from sendnn_bench import own_server
 from sendnn_bench.bridge import options as serve_options
+from sendnn_bench.command_words import ADDRESS_FLAGS
 from sendnn_bench.errors import Interrupted
 from sendnn_bench.launch_flags import FLAGS
 from sendnn_bench.serve_command import VLLM_HELP, run_serve
+from sendnn_bench.stderr import say
 
 DEFAULT_RESULT_DIR = "results"
 LOG_NAME = "sim-server.log"
@@ -28,7 +30,7 @@ one. The server's log is written to --result-dir (default: results).
 
 
 REFUSED = {
-    own_server.ADDRESS_FLAGS: "names a server, but `sendnn-bench sim` starts its own. Use "
+    ADDRESS_FLAGS: "names a server, but `sendnn-bench sim` starts its own. Use "
     "`sendnn-bench serve` for a server that runs.",
     own_server.SAVED_RUN_FLAGS: "needs a server like the earlier run's: start it with "
     "`sendnn-bench sim-server`, then use `sendnn-bench serve`.",
@@ -64,10 +66,10 @@ def _run(model: str, server_flags: Sequence[str], client: Sequence[str]) -> None
     log = Path(own_server.value_of("--result-dir", client) or ".") / LOG_NAME
     serve_options.parse(client)  # ours that are wrong need no server
     with own_server.starting(model, server_flags, log) as server:
-        own_server.say(f"Starting a simulated server of {model} on {server.base_url} (log: {log})")
+        say(f"Starting a simulated server of {model} on {server.base_url} (log: {log})")
         _load_client(client)
         waited_s = own_server.wait_until_up(server)
-        own_server.say(f"Server is up, {waited_s:.0f} s after the client was ready.")
+        say(f"Server is up, {waited_s:.0f} s after the client was ready.")
         run_serve([*client, "--base-url", server.base_url])
 
 

@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sendnn_bench.command_words import groups
+from sendnn_bench.command_words import ADDRESS_FLAGS, RESULT_FLAGS, without
+from sendnn_bench.launch_flags import METRICS_FILE
 from sendnn_bench.report.compare_command import check_count
 from sendnn_bench.results import BLOCK_KEY, Result, load
 
 WALL = ("date",)
 WALL_IN_BLOCK = ("wall",)
-PLACES = ("--base-url", "--host", "--port", "--result-dir", "--result-filename", "--append-result")
+PLACES = ADDRESS_FLAGS | RESULT_FLAGS
 """Flags that say where a run took place, not what was run."""
 
-PLACE_SETTINGS = ("SENDNN_INFERENCE_SIM_METRICS_FILE",)
 SHOWN_CHARS = 60
 
 
@@ -32,21 +32,11 @@ def canonical(result: Result) -> dict[str, Any]:
         return data
     block = {key: value for key, value in result.block.items() if key not in WALL_IN_BLOCK}
     if isinstance(block.get("command"), list):
-        block["command"] = what_was_run(block["command"])
+        block["command"] = without([str(word) for word in block["command"]], PLACES)
     if isinstance(block.get("settings"), dict):
         settings = block["settings"].items()
-        block["settings"] = {key: value for key, value in settings if key not in PLACE_SETTINGS}
+        block["settings"] = {key: value for key, value in settings if key != METRICS_FILE}
     return data | {BLOCK_KEY: block}
-
-
-def what_was_run(command: Sequence[str]) -> list[str]:
-    """A command line without `PLACES`."""
-    return [
-        word
-        for name, words in groups([str(word) for word in command])
-        if name not in PLACES
-        for word in words
-    ]
 
 
 def first_difference(a: Any, b: Any, place: str = "") -> str | None:

@@ -17,6 +17,7 @@ from sendnn_bench.bridge.early import early
 from sendnn_bench.bridge.http import ask_info
 from sendnn_bench.errors import Interrupted, UsageError
 from sendnn_bench.results import write_atomically
+from sendnn_bench.stderr import say
 from sendnn_bench.sweep import summary as summaries
 from sendnn_bench.sweep.analysis import analyse
 from sendnn_bench.sweep.grid import Point
@@ -169,7 +170,7 @@ def _run(request: Request) -> int:
     plan, directory = request.plan, request.directory
     around = Surroundings.here(_server_identity(request))
     names = [name_of(point, plan.model, around) for point in plan.points]
-    progress = Progress(len(plan.points), own_server.say)
+    progress = Progress(len(plan.points), say)
     sweep = Sweep(
         plan,
         names,
@@ -223,7 +224,7 @@ def _write_report(summary: Summary, directory: Path) -> int:
     sys.stdout.write(render_table(summary, analysis))
     sys.stdout.flush()
     write_atomically(directory / summaries.PAGE, render_page(summary, analysis))
-    own_server.say(f"Page: {directory / summaries.PAGE}")
+    say(f"Page: {directory / summaries.PAGE}")
     failed = [row.exit_code for row in summary.rows if row.status == "failed"]
     return (failed[0] or 1) if failed else 0
 

@@ -58,12 +58,17 @@ class Point:
     @property
     def label(self) -> str:
         """Such as `max-num-seqs=16 request-rate=4`."""
-        return label((*self.server, *self.load)) or "the only point"
+        return point_label(self.server, self.load)
 
 
 def label(settings: Sequence[Setting]) -> str:
     """Settings as one text."""
     return " ".join(f"{name}={value}" for name, value in settings)
+
+
+def point_label(server: Sequence[Setting], load: Sequence[Setting]) -> str:
+    """What varied at a point, as one text."""
+    return label((*server, *load)) or "the only point"
 
 
 def parse_axis(side: Side, pairs: Sequence[str]) -> Axis:

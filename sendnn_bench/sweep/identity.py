@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sendnn_bench.command_words import groups
-from sendnn_bench.demo import METRICS_FILE
+from sendnn_bench.command_words import ADDRESS_FLAGS, without
 from sendnn_bench.errors import ResultError
-from sendnn_bench.own_server import ADDRESS_FLAGS
+from sendnn_bench.launch_flags import METRICS_FILE
 from sendnn_bench.packages import Installed
 from sendnn_bench.protocol import ServerInfo
 from sendnn_bench.results import load
@@ -56,9 +55,7 @@ def shaping_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def server_facts(info: ServerInfo) -> dict[str, Any]:
     """What a server that runs already says of itself, without where it is and where it writes."""
-    flags = [
-        word for name, words in groups(info.flags) if name not in ADDRESS_FLAGS for word in words
-    ]
+    flags = without(info.flags, ADDRESS_FLAGS)
     settings = {name: value for name, value in info.settings.items() if name != METRICS_FILE}
     return {**asdict(info), "flags": flags, "settings": settings}
 

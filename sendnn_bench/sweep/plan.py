@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sendnn_bench import own_server
+from sendnn_bench import own_server, toml_file
 from sendnn_bench.command_words import groups
 from sendnn_bench.errors import UsageError
 from sendnn_bench.rerun import merge
@@ -71,17 +70,7 @@ def read_file(path: Path) -> Parts:
     Raises:
         UsageError: not there, no TOML, or a key or value that is not allowed.
     """
-    try:
-        with path.open("rb") as file:
-            data = tomllib.load(file)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}.") from error
-    try:
-        return parts_of(data)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
+    return toml_file.read(path, parts_of)
 
 
 def parts_of(data: Mapping[str, Any]) -> Parts:

@@ -33,8 +33,7 @@ class Progress:
     def ended(self, row: Row, wall_s: float | None) -> None:
         """A point is done or failed."""
         if row.status == "failed":
-            first = (row.message.splitlines() or [""])[0]
-            self._say(f"  failed with exit code {row.exit_code}: {first}")
+            self._say(f"  failed with exit code {row.exit_code}: {row.reason}")
             return
         numbers = row.numbers
         parts = [f"median TTFT {_shown(numbers.get('median_ttft_ms'))} ms"]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sendnn_bench.errors import ResultError
 from sendnn_bench.results import load, write_atomically
-from sendnn_bench.sweep.grid import Point, Setting, label
+from sendnn_bench.sweep.grid import Point, Setting, point_label
 from sendnn_bench.sweep.measures import COLUMNS, Numbers, columns_with_data, measure
 from sendnn_bench.sweep.slo import Slo
 
@@ -48,7 +48,12 @@ class Row:
     @property
     def label(self) -> str:
         """What varied, as one text."""
-        return label((*self.server, *self.load)) or "the only point"
+        return point_label(self.server, self.load)
+
+    @property
+    def reason(self) -> str:
+        """The first line of the message of a run that failed."""
+        return (self.message.splitlines() or [""])[0]
 
 
 @dataclass(frozen=True)

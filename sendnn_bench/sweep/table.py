@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sendnn_bench.sweep.analysis import Analysis
+from sendnn_bench.sweep.grid import label
 from sendnn_bench.sweep.slo import describe
 from sendnn_bench.sweep.summary import Row, Summary, setting_names
 
@@ -60,8 +61,8 @@ def cells(summary: Summary, analysis: Analysis) -> tuple[list[str], Rows]:
 def notes(summary: Summary, analysis: Analysis) -> list[str]:
     """Sentences below the table."""
     found = [
-        f"Best goodput{f' with {_label(row.server)}' if row.server else ''}: "
-        f"{row.numbers['request_goodput']:.2f} req/s at {_label(row.load) or 'this load'} "
+        f"Best goodput{f' with {label(row.server)}' if row.server else ''}: "
+        f"{row.numbers['request_goodput']:.2f} req/s at {label(row.load) or 'this load'} "
         f"({100 * (row.numbers['good_share'] or 0):.1f} % of requests in time)."
         for row in analysis.best
     ]
@@ -115,9 +116,4 @@ def _state(row: Row) -> str:
         return ""
     if row.status == "open":
         return "not run"
-    first = (row.message.splitlines() or [""])[0]
-    return f"failed ({row.exit_code}): {first[:MESSAGE_LENGTH]}"
-
-
-def _label(settings: Sequence[tuple[str, str]]) -> str:
-    return " ".join(f"{name}={value}" for name, value in settings)
+    return f"failed ({row.exit_code}): {row.reason[:MESSAGE_LENGTH]}"

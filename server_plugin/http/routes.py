@@ -7,7 +7,6 @@ import contextlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 from vllm.logger import init_logger
 
+from sendnn_bench.command_words import without
 from sendnn_bench.protocol import (
     INFO_ROUTE,
     PROTOCOL_VERSION,
@@ -39,6 +39,7 @@ DISCONNECT_POLL_S = 0.5
 
 
 SECRET_FLAGS = {"--api-key", "--hf-token"}
+"""Not told to clients."""
 
 
 class _Strict(BaseModel):
@@ -112,14 +113,13 @@ class Controller:
                 "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
                 "prefix_caching": config.cache_config.enable_prefix_caching,
             },
-            flags=without_keys(sys.argv[1:]),
+            flags=without(sys.argv[1:], SECRET_FLAGS),
         )
 
     async def open(self, warm: bool) -> dict[str, Any]:
         """Open the one session."""
         name = SESSIONS.new_name()
         opened = await self._call("sim_begin", name, warm)
-        self._grant = None
         SESSIONS.opened(name)
         return opened
 
@@ -198,17 +198,6 @@ class Controller:
                 await self.close()
             except Exception:  # without this task no session would ever expire again
                 logger.exception("The session could not be ended.")
-
-
-def without_keys(argv: Sequence[str]) -> list[str]:
-    """A command line without the values of flags that hold keys."""
-    kept, secret = [], False
-    for word in argv:
-        if word.startswith("-"):
-            secret = word.replace("_", "-").partition("=")[0] in SECRET_FLAGS
-        if not secret:
-            kept.append(word)
-    return kept
 
 
 def _authorised(request: Request) -> None:
