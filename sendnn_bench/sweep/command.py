@@ -49,6 +49,13 @@ def parser() -> argparse.ArgumentParser:
     found = _Parser(prog="sendnn-bench sweep", add_help=False, allow_abbrev=False, usage=USAGE)
     group = found.add_argument_group("options of the sweep")
     group.add_argument("-h", "--help", action="store_true", help="Show this and exit.")
+    _add_what(group)
+    _add_how(group)
+    return found
+
+
+def _add_what(group: argparse._ArgumentGroup) -> None:
+    """What is run: the points, their server, their objectives."""
     group.add_argument(
         "--vary",
         metavar="NAME=V1,V2",
@@ -83,6 +90,10 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="Objectives by which goodput counts: ttft, tpot, e2el, in ms.",
     )
+
+
+def _add_how(group: argparse._ArgumentGroup) -> None:
+    """How it is run, and where everything goes."""
     group.add_argument(
         "--result-dir",
         type=Path,
@@ -108,7 +119,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="Only write table, CSV and page of DIR again, with other --goodput if you like.",
     )
-    return found
 
 
 class _Parser(argparse.ArgumentParser):
