@@ -83,7 +83,7 @@ def demo(
     """Start a simulated server, benchmark it in open and closed loop, stop it."""
     from sendnn_bench.demo import run_demo
 
-    raise typer.Exit(run_demo(directory=result_dir, requests=requests))
+    run_demo(directory=result_dir, requests=requests)
 
 
 @app.command()

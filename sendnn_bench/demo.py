@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from sendnn_bench import models, results
-from sendnn_bench.launch_flags import METRICS_FILE
-from sendnn_bench.server_process import free_port, own_command, running
+from sendnn_bench import models, own_server, results
+from sendnn_bench.errors import Interrupted
+from sendnn_bench.serve_command import load_client, run_serve
 
 MODEL = models.BUILTIN[0]
 
@@ -25,8 +23,9 @@ WORKLOAD = {
     "--random-input-len": "512",
     "--random-output-len": "128",
     "--random-range-ratio": "0.5",
+    "--temperature": "0",
 }
-PROGRESS_EVERY_S = 5.0
+"""Greedy, since what a mocked model samples says nothing, and random sampling costs real time."""
 
 
 @dataclass(frozen=True)
@@ -44,82 +43,66 @@ PARTS = (
 )
 
 
-def run_demo(*, directory: Path, requests: int) -> int:
-    """Start a server, run every part, stop it. Returns the first exit code that is not 0.
+def run_demo(*, directory: Path, requests: int) -> None:
+    """Start a server, run every part, stop it.
 
     Raises:
-        ServerUnreachable: the server ended or did not come up in time.
-        ResultError: a part left no readable result.
+        BenchError: any error of the tree; the results of earlier parts stay.
     """
-    port = free_port()
-    base_url = f"http://127.0.0.1:{port}"
     log = directory / "demo-server.log"
-    say(f"Starting a simulated server of {MODEL} on {base_url} (log: {log})")
-    environ = {METRICS_FILE: str(directory / "demo-sim-metrics.jsonl")}
-    with running(server_command(port), base_url, log, environ) as server:
-        took_s = server.wait_until_healthy(progress())
-        say(f"Server is up after {took_s:.0f} s.")
-        for part in PARTS:
-            code = run_part(part, base_url, directory, requests)
-            if code:
-                say(f"Part `{part.title}` failed with exit code {code}.")
-                return code
-        say("Stopping the server.")
+    try:
+        with (
+            own_server.ended_by_sigterm(),
+            own_server.starting(MODEL, server_flags(), log) as server,
+        ):
+            say(f"Starting a simulated server of {MODEL} on {server.base_url} (log: {log})")
+            say("It imports vLLM, and so does the client meanwhile: about half a minute.")
+            load_client(client_words(PARTS[0], server.base_url, directory, requests))
+            own_server.wait_until_up(server)
+            say("Server is up.")
+            for part in PARTS:
+                run_part(part, server.base_url, directory, requests)
+            say("Stopping the server.")
+    except KeyboardInterrupt as error:
+        raise Interrupted("the demo was interrupted; results of whole parts stay.") from error
     say(f"Done. Results and the server's log are in {directory}/.")
-    return 0
 
 
-def run_part(part: Part, base_url: str, directory: Path, requests: int) -> int:
-    """Run one benchmark and say how much faster than real time it was; returns its exit code."""
+def run_part(part: Part, base_url: str, directory: Path, requests: int) -> None:
+    """Run one benchmark and say how much faster than real time it was.
+
+    Raises:
+        BenchError: the benchmark failed, or left no readable result.
+    """
     say(f"\n=== {requests} requests, {part.title} ===")
     start = time.monotonic()
-    command = client_command(part, base_url, directory, requests)
-    say("$ sendnn-bench " + " ".join(command[3:]))
-    code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
-    if code == 0:
-        wall_s = time.monotonic() - start
-        virtual_s = float(results.load(directory / part.file).data["duration"])
-        say(
-            f"{virtual_s:.1f} virtual seconds ran in {wall_s:.1f} wall seconds, "
-            "the client's start included."
-        )
-    return code
+    words = client_words(part, base_url, directory, requests)
+    say("$ sendnn-bench serve " + " ".join(words))
+    run_serve(words)
+    wall_s = time.monotonic() - start
+    virtual_s = float(results.load(directory / part.file).data["duration"])
+    say(f"{virtual_s:.1f} virtual seconds ran in {wall_s:.1f} wall seconds.")
 
 
-def server_command(port: int) -> list[str]:
+def server_flags() -> tuple[str, ...]:
     """The server of the demo: spyre's deployment where sendnn-inference is installed."""
     spyre = SPYRE_FLAGS if find_spec("sendnn_inference") is not None else ()
-    flags = ("--host", "127.0.0.1", "--port", str(port), *SERVER_FLAGS, *spyre)
-    return own_command("sim-server", MODEL, *flags)
+    return (*SERVER_FLAGS, *spyre)
 
 
-def client_command(part: Part, base_url: str, directory: Path, requests: int) -> list[str]:
-    """One benchmark as a user would type it."""
-    return own_command(
-        "serve",
+def client_words(part: Part, base_url: str, directory: Path, requests: int) -> list[str]:
+    """One benchmark as a user would type it, after `sendnn-bench serve`."""
+    return [
         *("--base-url", base_url, "--model", MODEL),
         *(word for pair in WORKLOAD.items() for word in pair),
         *("--num-prompts", str(requests), *part.flags),
         *(() if sys.stdout.isatty() else ("--disable-tqdm",)),
         *("--save-result", "--save-detailed"),
         *("--result-dir", str(directory), "--result-filename", part.file),
-    )
-
-
-def progress(tell: Callable[[str], None] | None = None) -> Callable[[float], None]:
-    """Tells every few seconds that the server is still on its way; on stdout by default."""
-    last_s = 0.0
-
-    def on_wait(waited_s: float) -> None:
-        nonlocal last_s
-        if waited_s - last_s >= PROGRESS_EVERY_S:
-            last_s = waited_s
-            (tell or say)(f"  waiting for the server, {waited_s:.0f} s (two processes import vLLM)")
-
-    return on_wait
+    ]
 
 
 def say(text: str) -> None:
-    """Print at once, so that the children's output comes where it belongs."""
+    """Print at once, so that what the server says at its end comes after."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -26,6 +26,10 @@ PLUGIN = "sendnn_bench_sim"
 SPYRE_PLUGIN = "sendnn_inference"
 ALLOW_LIST = "VLLM_PLUGINS"
 
+ENGINE_START = "VLLM_WORKER_MULTIPROC_METHOD"
+"""How vLLM starts its engine process. `vllm serve` chooses `spawn` where it is unset, which imports
+vLLM a second time; no accelerator is in use here that a fork would break."""
+
 
 def run_sim_server(argv: list[str]) -> None:
     """Become `vllm serve` with simulation on; returns only after printing help.
@@ -54,7 +58,7 @@ def environment(
     Raises:
         UsageError: target spyre is not installed, or VLLM_PLUGINS does not fit the target.
     """
-    environ = {**inherited, **own, PREFIX + "MODE": "1"}
+    environ = {ENGINE_START: "fork", **inherited, **own, PREFIX + "MODE": "1"}
     target = environ.get(TARGET, "auto")
     if target == "auto":
         target = "spyre" if spyre_installed else "stock"

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sendnn_bench import models
 from sendnn_bench.command_words import groups
-from sendnn_bench.demo import progress
 from sendnn_bench.errors import UsageError
 from sendnn_bench.launch_flags import FLAGS, METRICS_FILE, split_flags
 from sendnn_bench.server_process import ServerProcess, free_port, own_command, running
@@ -24,6 +23,7 @@ from sendnn_bench.stderr import say
 
 SERVER_ARGS = "--server-args"
 HOST = "127.0.0.1"
+PROGRESS_EVERY_S = 5.0
 
 SAVED_RUN_FLAGS = frozenset({"--from", "--replay"})
 """The flags of an earlier run, its server among them, come from a file."""
@@ -115,6 +115,19 @@ def starting(model: str, flags: Sequence[str], log: Path) -> Iterator[ServerProc
 def wait_until_up(server: ServerProcess) -> float:
     """Wait for /health and say on stderr that one waits; returns the seconds since the call."""
     return server.wait_until_healthy(progress(say))
+
+
+def progress(tell: Callable[[str], None]) -> Callable[[float], None]:
+    """Tells every few seconds that the server is still on its way."""
+    last_s = 0.0
+
+    def on_wait(waited_s: float) -> None:
+        nonlocal last_s
+        if waited_s - last_s >= PROGRESS_EVERY_S:
+            last_s = waited_s
+            tell(f"  waiting for the server, {waited_s:.0f} s (it imports vLLM)")
+
+    return on_wait
 
 
 @contextmanager

@@ -54,6 +54,23 @@ def run_serve(argv: Sequence[str]) -> None:
         ) from error
 
 
+def load_client(argv: Sequence[str]) -> None:
+    """Import vLLM and check the flags ahead of `run_serve`, while a server starts.
+
+    A flag that vLLM does not know ends in vLLM's own message and SystemExit.
+
+    Raises:
+        UsageError: a value of our own flags is not allowed.
+    """
+    from sendnn_bench.serve_run import prepare_vllm
+
+    options = own.parse(argv)
+    prepare_vllm(options.verbose)
+    from sendnn_bench.bridge import arguments
+
+    arguments.parse(options.vllm_argv)
+
+
 def _show_help(everything: bool) -> None:
     sys.stdout.write(own.own_parser().format_help())
     if not everything:

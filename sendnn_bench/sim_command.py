@@ -12,7 +12,7 @@ from sendnn_bench.bridge import options as serve_options
 from sendnn_bench.command_words import ADDRESS_FLAGS
 from sendnn_bench.errors import Interrupted
 from sendnn_bench.launch_flags import FLAGS
-from sendnn_bench.serve_command import VLLM_HELP, run_serve
+from sendnn_bench.serve_command import VLLM_HELP, load_client, run_serve
 from sendnn_bench.stderr import say
 
 DEFAULT_RESULT_DIR = "results"
@@ -67,24 +67,10 @@ def _run(model: str, server_flags: Sequence[str], client: Sequence[str]) -> None
     serve_options.parse(client)  # ours that are wrong need no server
     with own_server.starting(model, server_flags, log) as server:
         say(f"Starting a simulated server of {model} on {server.base_url} (log: {log})")
-        _load_client(client)
+        load_client(client)
         waited_s = own_server.wait_until_up(server)
         say(f"Server is up, {waited_s:.0f} s after the client was ready.")
         run_serve([*client, "--base-url", server.base_url])
-
-
-def _load_client(client: Sequence[str]) -> None:
-    """Import vLLM and check the client's flags while the server starts.
-
-    A flag that vLLM does not know ends in vLLM's own message and SystemExit.
-    """
-    from sendnn_bench.serve_run import prepare_vllm
-
-    options = serve_options.parse(client)
-    prepare_vllm(options.verbose)
-    from sendnn_bench.bridge import arguments
-
-    arguments.parse(options.vllm_argv)
 
 
 def help_text() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import SPYRE_ARGS, SPYRE_ENV, Server, free_port, start_server
-from tests.e2e.process import LONG, read_until, serve_process
+from tests.e2e.process import LONG, ServeProcess, serve_process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -61,8 +61,7 @@ class Scene:
     directory: Path
     server: Server
     short: dict[str, Any]
-    long: subprocess.Popen[str]
-    before_long: str = ""
+    long: ServeProcess
 
 
 def start(directory: Path, port: int, **environ: str) -> Server:
@@ -75,7 +74,7 @@ def begin(directory: Path, port: int, **environ: str) -> Scene:
     """Start a server, do the short run, begin the long one."""
     server = start(directory, port, **environ)
     short = serve_process(server, directory, *SHORT, "--save-detailed")
-    out, _ = short.communicate(timeout=BOUND_S * 3)
+    out = short.wait(BOUND_S * 3)
     assert short.returncode == 0, out
     result = json.loads((directory / "r.json").read_text())
     return Scene(directory, server, result, serve_process(server, directory, *LONG))
@@ -93,9 +92,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Scen
     directory = tmp_path_factory.mktemp("killed")
     scene = begin(directory, port, SENDNN_INFERENCE_SIM_METRICS_FILE="/dev/full")
     try:
-        scene.before_long = read_until(scene.long, "Maximum request concurrency")
+        scene.long.read_until("Maximum request concurrency")
         time.sleep(4)  # long enough for some requests to end, on any machine
-        assert scene.long.poll() is None
+        assert scene.long.returncode is None
         os.kill(engine_pid(scene.server), signal.SIGKILL)
         yield scene
     finally:
@@ -130,7 +129,7 @@ def engine_pid(server: Server) -> int:
 
 def check_end(scene: Scene, code: int) -> str:
     """Client and server end in time, the client with what it measured; what it printed."""
-    out, _ = scene.long.communicate(timeout=BOUND_S)
+    out = scene.long.wait(BOUND_S)
     assert scene.long.returncode == code, out
     assert "the simulated " in out, out
     assert str(scene.directory / "r.partial.json") in out, out
@@ -216,14 +215,13 @@ def test_a_reproducer_is_replayed_to_the_same_step(
 ) -> None:
     """On a new server with the same scheduler the same requests end in the same step."""
     out = broken.directory / "r.reproducer.json"
-    if broken.long.poll() is None:
-        broken.long.communicate(timeout=BOUND_S)
+    broken.long.wait(BOUND_S)
     broken.server.stop()
     failure = json.loads(out.read_text())["failure"]
     server = start(tmp_path, port, **plant(tmp_path / "planted"))
     try:
         replay = serve_process(server, tmp_path, "--replay", str(out))
-        text, _ = replay.communicate(timeout=BOUND_S * 2)
+        text = replay.wait(BOUND_S * 2)
     finally:
         server.stop()
     assert replay.returncode == 7, text

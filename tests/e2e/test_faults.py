@@ -21,7 +21,7 @@ from sendnn_bench import protocol
 from sendnn_bench.errors import ResultError, UsageError
 from server_plugin.sim.fields import SimFields
 from tests.e2e.conftest import Server
-from tests.e2e.process import LONG, read_until, serve_process
+from tests.e2e.process import LONG, serve_process
 from tests.e2e.test_lean_server import until_free
 from tests.e2e.wire import MS, Ask, Reply, Session, run, session
 from tests.server.fake_core import FakeCore
@@ -365,12 +365,12 @@ def test_a_client_stopped_for_longer_than_its_session_lives(
     spyre_server: Server, tmp_path: Path
 ) -> None:
     process = serve_process(spyre_server, tmp_path, *LONG)
-    read_until(process, "Maximum request concurrency")
+    process.read_until("Maximum request concurrency")
     time.sleep(4)  # long enough for some requests to end, on any machine
     process.send_signal(signal.SIGSTOP)
     asyncio.run(until_free(spyre_server))
     process.send_signal(signal.SIGCONT)
-    out, _ = process.communicate(timeout=BOUND_S)
+    out = process.wait(BOUND_S)
     assert process.returncode == 6, out
     assert "may have expired" in out
     partial = json.loads((tmp_path / "r.partial.json").read_text())

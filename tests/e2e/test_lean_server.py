@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from tests.e2e.conftest import PLAIN_VLLM, SPYRE_ARGS, SPYRE_ENV, Server, start_server
-from tests.e2e.process import LONG, read_until, serve_process
+from tests.e2e.process import LONG, serve_process
 from tests.e2e.wire import LIMIT_S, MS, Ask, run, session
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -152,9 +152,9 @@ async def until_free(server: Server) -> None:
 def test_a_killed_client_leaves_the_server_usable(lean_server: Server, tmp_path: Path) -> None:
     """The session of a client that died ends after 5 s of silence on this server."""
     process = serve_process(lean_server, tmp_path, *LONG)
-    read_until(process, "Maximum request concurrency")
+    process.read_until("Maximum request concurrency")
     time.sleep(1)
-    process.kill()
+    process.send_signal(signal.SIGKILL)
     process.wait(10)
     asyncio.run(until_free(lean_server))
     (reply,) = run(lean_server.url, [Ask(0, 100, 3)])
@@ -171,11 +171,11 @@ def test_a_killed_server_ends_the_run_with_what_was_measured(
     lean_server: Server, tmp_path: Path
 ) -> None:
     process = serve_process(lean_server, tmp_path, *LONG)
-    read_until(process, "Maximum request concurrency")
+    process.read_until("Maximum request concurrency")
     time.sleep(4)  # long enough for some requests to end, on any machine
     os.kill(lean_server.process.pid, signal.SIGKILL)
     began = time.monotonic()
-    out, _ = process.communicate(timeout=60)
+    out = process.wait(60)
     assert time.monotonic() - began < 20
     assert process.returncode == 3, out
     assert "server" in out.splitlines()[-2] + out.splitlines()[-1]

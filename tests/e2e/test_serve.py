@@ -24,7 +24,7 @@ from sendnn_bench.errors import AllRequestsFailed, BenchError, ServerUnreachable
 from sendnn_bench.metrics import METRICS, Show
 from sendnn_bench.serve_command import run_serve
 from tests.e2e.conftest import ENVIRONMENT, Server, free_port
-from tests.e2e.process import LONG, read_until, serve_process
+from tests.e2e.process import LONG, serve_process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -58,7 +58,7 @@ def hog() -> Iterator[None]:
     """A process that keeps one core busy."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     yield
-    process.kill()
+    process.send_signal(signal.SIGKILL)
     process.wait(10)
 
 
@@ -290,10 +290,10 @@ def test_two_clients_at_once(bench: Bench, spyre_server: Server) -> None:
 )
 def test_ctrl_c_keeps_what_was_measured(spyre_server: Server, tmp_path: Path) -> None:
     process = serve_process(spyre_server, tmp_path, *LONG)
-    read_until(process, "Maximum request concurrency")
+    process.read_until("Maximum request concurrency")
     time.sleep(5)  # long enough for some requests to end, on any machine
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out = process.wait(60)
     assert process.returncode == 130, out
     partial = json.loads((tmp_path / "r.partial.json").read_text())
     assert partial["sendnn"]["partial"] is True

@@ -15,6 +15,7 @@ from server_plugin import settings
 BUILTIN = "sim-granite-8b"
 DIRECTORY = models.resolve(BUILTIN)
 SIM = "SENDNN_INFERENCE_SIM_"
+ENGINE_START = "VLLM_WORKER_MULTIPROC_METHOD"
 
 
 def plan(*argv: str, inherited: dict[str, str] | None = None, spyre: bool = True):
@@ -26,7 +27,7 @@ def plan(*argv: str, inherited: dict[str, str] | None = None, spyre: bool = True
 def test_a_built_in_model_becomes_its_directory_and_keeps_its_name():
     environ, arguments = plan(BUILTIN, "--port", "8001")
     assert arguments == [DIRECTORY, "--port", "8001", "--served-model-name", BUILTIN]
-    assert environ == {SIM + "MODE": "1", "HF_HUB_OFFLINE": "1"}
+    assert environ == {SIM + "MODE": "1", "HF_HUB_OFFLINE": "1", ENGINE_START: "fork"}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,13 @@ def test_flags_become_variables_and_beat_the_environment():
         SIM + "CLOCK": "paced",
         SIM + "SPEED": "10",
         "HF_HUB_OFFLINE": "1",
+        ENGINE_START: "fork",
     }
+
+
+def test_a_user_s_way_to_start_the_engine_is_kept():
+    environ, _ = plan(BUILTIN, inherited={ENGINE_START: "spawn"})
+    assert environ[ENGINE_START] == "spawn"
 
 
 def test_a_hub_id_keeps_the_hub_reachable_and_a_users_choice_is_kept():
