@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from sendnn_bench.errors import UsageError
-from server_plugin import settings
+from server_plugin import logs, settings
 from server_plugin.refusal import stop, stopping
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def register() -> None:
     with stopping():
         if not settings.enabled(os.environ):
             return
+        logs.show_with_vllm()
         loaded = settings.load(os.environ)
         target = settings.resolve_target(loaded)
         if loaded.parity:

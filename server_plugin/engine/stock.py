@@ -19,7 +19,7 @@ from server_plugin.engine.stock_platform import GIB, PIPELINE_KEY
 from server_plugin.engine.stock_sampling import Drafter, TokenChooser, ended, logprobs
 from server_plugin.sim.arrival import Arrival
 
-logger = init_logger(f"vllm.{__name__}")  # vLLM shows INFO lines of its own loggers only
+logger = init_logger(__name__)
 
 
 class SimStockScheduler(SimSchedulerMixin, Scheduler):
